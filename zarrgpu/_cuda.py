@@ -1,0 +1,319 @@
+"""The one place that knows numba's targets: importing numba.cuda, the primitives that kernels use, the `Kernel` value.
+
+A kernel is written once, as ``make(target, lanes) -> body`` where ``body(lane, item, *args)`` does the share of `lane`,
+one of `lanes` threads that work on one `item` together. It is compiled for
+
+* CUDA, with `lanes` threads an item (a simulator kernel when numba runs with ``NUMBA_ENABLE_CUDASIM=1``),
+* the host, with one lane: a loop over a range of items that holds no GIL.
+
+numba-cuda is in maintenance and its successor lacks a simulator, so that what is not portable stays in this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+FULL = 0xFFFFFFFF  # the mask of a whole warp
+WARP = 32
+
+
+@cache
+def import_cuda() -> ModuleType:
+    """`numba.cuda`, imported with what numba-cuda 0.30 misses in NumPy >= 2.5 in place only while it is imported."""
+    if find_spec("numba_cuda") is None:
+        raise ImportError("numba-cuda is not installed: pip install 'zarrgpu[cuda13]'")
+    missing = "row_stack" not in vars(np)
+    if missing:
+        np.row_stack = np.vstack  # type: ignore[attr-defined]  # removed in NumPy 2.5, its stub too
+    try:
+        from numba import cuda
+
+        if not cuda.config.ENABLE_CUDASIM:
+            import numba.cuda.np.arrayobj  # noqa: F401  # for its registrations, which need row_stack
+    finally:
+        if missing:
+            del np.row_stack  # type: ignore[attr-defined]  # as above
+    return cuda
+
+
+def is_simulated() -> bool:
+    """Whether `import_cuda` gives numba's simulator."""
+    return bool(import_cuda().config.ENABLE_CUDASIM)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What the body of a kernel may use besides arithmetic and arrays.
+
+    Attributes
+    ----------
+    name : str
+        ``"cuda"``, ``"sim"`` or ``"host"``.
+    device : callable
+        Decorator for the functions that a body calls.
+    cuda : module
+        `numba.cuda`, or what stands for it inside a kernel that the simulator runs; None on the host.
+    sync : callable
+        ``sync()`` makes the stores of the lanes of a warp visible to each other. Does nothing with one lane.
+    permute : callable
+        ``permute(a, b, selector) -> uint32``: four bytes picked out of the eight of ``b:a`` by the low three bits of each
+        nibble of `selector`; PTX ``prmt.b32``.
+    load : callable
+        ``load(array, i, wanted, other) -> uint32``: ``array[i]`` if `wanted`, else `other`; one predicated load. The array
+        is ``uint8[]`` or ``uint32[]`` in global memory, `i` unsigned.
+    store16 : callable
+        ``store16(words, i, a, b, c, d)``: four uint32 to ``words[i:i+4]``, a single 16-byte store. `i` is a multiple of four
+        and ``words`` is 16-byte aligned.
+    prefetch : callable
+        ``prefetch(array, i, wanted)``: bring the cache line of ``array[i]`` into L2.
+    """
+
+    name: str
+    device: Callable[[Any], Any]
+    cuda: Any
+    sync: Callable[[], None]
+    permute: Callable[..., Any]
+    load: Callable[..., Any]
+    store16: Callable[..., None]
+    prefetch: Callable[..., None]
+
+
+@cache
+def host() -> Target:
+    """The target whose bodies are compiled for one lane on the CPU."""
+    inline = numba.njit(inline="always", error_model="numpy")
+
+    def sync() -> None:
+        return None
+
+    def permute(a, b, selector):  # type: ignore[no-untyped-def]  # typed by numba
+        x = np.uint64(a) | (np.uint64(b) << np.uint64(32))
+        r = np.uint32(0)
+        for k in range(4):
+            s = np.uint64(8) * np.uint64((selector >> np.uint32(4 * k)) & np.uint32(7))
+            r |= np.uint32((x >> s) & np.uint64(255)) << np.uint32(8 * k)
+        return np.uint32(r)
+
+    def load(array, i, wanted, other):  # type: ignore[no-untyped-def]  # typed by numba
+        if wanted:
+            return np.uint32(array[i])
+        return np.uint32(other)
+
+    def store16(words, i, a, b, c, d):  # type: ignore[no-untyped-def]  # typed by numba
+        words[i] = a
+        words[i + np.uint64(1)] = b
+        words[i + np.uint64(2)] = c
+        words[i + np.uint64(3)] = d
+
+    def prefetch(array, i, wanted):  # type: ignore[no-untyped-def]  # typed by numba
+        return None
+
+    device = numba.njit(error_model="numpy", nogil=True)
+    return Target("host", device, None, inline(sync), inline(permute), inline(load), inline(store16), inline(prefetch))
+
+
+@cache
+def simulator() -> Target:
+    """The target of numba's simulator, where device functions are plain Python."""
+    from numba.cuda.simulator.kernel import _get_kernel_context
+
+    class Running:
+        """The module of the kernel that runs now: the simulator swaps it into globals, but not into closures."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(_get_kernel_context(), name)
+
+    cuda = Running()
+
+    def permute(a: Any, b: Any, selector: Any) -> Any:
+        x = int(a) | int(b) << 32
+        return np.uint32(sum((x >> 8 * (int(selector) >> 4 * k & 7) & 255) << 8 * k for k in range(4)))
+
+    def load(array: Any, i: Any, wanted: Any, other: Any) -> Any:
+        return np.uint32(array[int(i)]) if wanted else np.uint32(other)
+
+    def store16(words: Any, i: Any, a: Any, b: Any, c: Any, d: Any) -> None:
+        if int(i) % 4:
+            raise AssertionError(f"store16 at word {i}, which is not 16-byte aligned")
+        words[int(i) : int(i) + 4] = (a, b, c, d)
+
+    def prefetch(array: Any, i: Any, wanted: Any) -> None:
+        return None
+
+    def sync() -> None:
+        cuda.syncwarp()
+
+    return Target("sim", lambda f: f, cuda, sync, permute, load, store16, prefetch)
+
+
+@cache
+def gpu() -> Target:
+    """The target of a real GPU, its primitives given to LLVM as inline PTX."""
+    cuda = import_cuda()
+    from llvmlite import ir
+    from numba.cuda.extending import intrinsic
+
+    u32, u64, void = ir.IntType(32), ir.IntType(64), ir.VoidType()
+
+    def address(context: Any, builder: Any, array_type: Any, array: Any, i: Any) -> Any:
+        size = ir.Constant(u64, array_type.dtype.bitwidth // 8)
+        i = builder.zext(i, u64) if i.type.width < 64 else i
+        data = context.make_array(array_type)(context, builder, array).data
+        return builder.add(builder.ptrtoint(data, u64), builder.mul(i, size))
+
+    def flag(builder: Any, value: Any) -> Any:
+        return value if value.type.width == 32 else builder.zext(value, u32)
+
+    @intrinsic
+    def permute(typing_context, a, b, selector):  # type: ignore[no-untyped-def]  # numba reads the names
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            asm = ir.InlineAsm(ir.FunctionType(u32, [u32] * 3), "prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", side_effect=False)
+            return builder.call(asm, args)
+
+        return types.uint32(types.uint32, types.uint32, types.uint32), codegen
+
+    @intrinsic
+    def load(typing_context, array, i, wanted, other):  # type: ignore[no-untyped-def]  # numba reads the names
+        ptx = f"{{ .reg .pred p; setp.ne.u32 p, $2, 0; mov.u32 $0, $3; @p ld.global.u{array.dtype.bitwidth} $0, [$1]; }}"
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            asm = ir.InlineAsm(ir.FunctionType(u32, [u64, u32, u32]), ptx, "=r,l,r,r,~{memory}", side_effect=True)
+            return builder.call(asm, [address(context, builder, sig.args[0], args[0], args[1]), flag(builder, args[2]), args[3]])
+
+        return types.uint32(array, i, types.boolean, types.uint32), codegen
+
+    @intrinsic
+    def store16(typing_context, words, i, a, b, c, d):  # type: ignore[no-untyped-def]  # numba reads the names
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            kind = ir.FunctionType(void, [u64, u32, u32, u32, u32])
+            asm = ir.InlineAsm(kind, "st.global.v4.u32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}", side_effect=True)
+            builder.call(asm, [address(context, builder, sig.args[0], args[0], args[1]), *args[2:]])
+            return context.get_dummy_value()
+
+        return types.void(words, types.uint64, *[types.uint32] * 4), codegen
+
+    @intrinsic
+    def prefetch(typing_context, array, i, wanted):  # type: ignore[no-untyped-def]  # numba reads the names
+        ptx = "{ .reg .pred p; setp.ne.u32 p, $1, 0; @p prefetch.global.L2 [$0]; }"
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            asm = ir.InlineAsm(ir.FunctionType(void, [u64, u32]), ptx, "l,r", side_effect=True)
+            builder.call(asm, [address(context, builder, sig.args[0], args[0], args[1]), flag(builder, args[2])])
+            return context.get_dummy_value()
+
+        return types.void(array, i, types.boolean), codegen
+
+    device = cuda.jit(device=True)
+
+    @device
+    def sync() -> None:
+        cuda.syncwarp(0xFFFFFFFF)
+
+    return Target("cuda", device, cuda, sync, permute, load, store16, prefetch)
+
+
+def cuda_target() -> Target:
+    """The target behind `import_cuda`: a GPU, or the simulator."""
+    return simulator() if is_simulated() else gpu()
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One kernel: how to make its body, with which types, how many lanes share an item.
+
+    Parameters
+    ----------
+    name : str
+        As in the file's name; shown by ``explain()`` and by profilers.
+    make : callable
+        ``make(target, lanes) -> body(lane, item, *args)``.
+    arguments : tuple of numba types
+        Of ``args``; also what the kernel is compiled with ahead of its first launch.
+    lanes : int
+        Threads that work on one item on a GPU: 1 or `WARP`.
+    threads : int
+        Threads of a block.
+    shared : int
+        Dynamic shared memory in bytes for each warp of a block; a body finds its part by ``cuda.threadIdx.x // WARP``.
+    on_host : bool
+        Whether the body can be compiled for the host.
+    """
+
+    name: str
+    make: Callable[[Target, int], Any]
+    arguments: tuple[Any, ...]
+    lanes: int = 1
+    threads: int = 256
+    shared: int = 0
+    on_host: bool = True
+    _made: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def signature(self) -> Any:
+        """The numba signature of the CUDA kernel: the number of items, then the arguments."""
+        return types.void(types.int64, *self.arguments)
+
+    def python(self) -> Any:
+        """The CUDA kernel before `cuda.jit`, for compilation to a cubin without a GPU."""
+        if "python" not in self._made:
+            target = cuda_target()
+            cuda, lanes = import_cuda(), self.lanes
+            body = target.device(self.make(target, lanes))
+            self._made["python"] = _generate(
+                self.name,
+                len(self.arguments),
+                "def {name}(n, {args}):\n"
+                "    i = cuda.grid(1)\n"
+                "    item = i // lanes\n"
+                "    if item < n:\n"
+                "        body(i - item * lanes, item, {args})\n",
+                cuda=cuda,
+                body=body,
+                lanes=lanes,
+            )
+        return self._made["python"]
+
+    def cuda(self) -> Any:
+        """The compiled CUDA kernel, ``kernel[blocks, threads, stream](n, *args)``."""
+        if "cuda" not in self._made:
+            self._made["cuda"] = import_cuda().jit(self.python())
+        return self._made["cuda"]
+
+    def host(self) -> Any:
+        """The compiled twin, ``twin(begin, end, *args)``: items from `begin` to `end`, one after the other."""
+        if not self.on_host:
+            raise NotImplementedError(f"kernel {self.name} has no host twin")
+        if "host" not in self._made:
+            target = host()
+            self._made["host"] = numba.njit(nogil=True, error_model="numpy")(
+                _generate(
+                    self.name,
+                    len(self.arguments),
+                    "def {name}(begin, end, {args}):\n    for i in range(begin, end):\n        body(0, i, {args})\n",
+                    body=target.device(self.make(target, 1)),
+                )
+            )
+        return self._made["host"]
+
+    def launch(self, n: int, args: tuple[Any, ...], stream: Any = 0, threads: int | None = None) -> None:
+        """Enqueue the kernel over `n` items on a numba stream; `args` are device arrays and scalars."""
+        if n <= 0:
+            return
+        threads = threads or self.threads
+        self.cuda()[-(-n * self.lanes // threads), threads, stream, self.shared * threads // WARP](n, *args)
+
+
+def _generate(name: str, n: int, source: str, **names: Any) -> Any:
+    """A function with `n` plain arguments: numba compiles no ``*args`` in a CUDA kernel."""
+    code = source.format(name=name, args=", ".join(f"a{k}" for k in range(n)))
+    exec(compile(code, f"<zarrgpu {name}>", "exec"), names)  # noqa: S102  # our own text, a constant but for the count
+    return names[name]
