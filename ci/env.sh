@@ -1,0 +1,28 @@
+# Sourced by the scripts here: goes to the repository's root and gives `python` with the project and its tools installed.
+#
+# An active virtual environment is used as it is and gets what it lacks; without one, .venv-ci is made from a Python >= 3.12.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fresh_python() {
+    local candidate
+    for candidate in python3.12 python3 python "$(uv python find 3.12 2>/dev/null || true)" python3.13; do
+        if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    echo "no Python >= 3.12 found" >&2
+    return 1
+}
+
+environment=${VIRTUAL_ENV:-$PWD/.venv-ci}
+# The metadata in an environment are those of this pyproject.toml in this folder, or it is installed again.
+stamp="$PWD $(cksum <pyproject.toml)"
+if [ "$stamp" != "$(cat "$environment/.zarrgpu" 2>/dev/null)" ]; then
+    [ -n "${VIRTUAL_ENV:-}" ] || "$(fresh_python)" -m venv --clear "$environment"
+    "$environment/bin/python" -m pip install -q --upgrade 'pip>=25.1'
+    "$environment/bin/python" -m pip install -q --editable '.[cli]' --group test
+    echo "$stamp" >"$environment/.zarrgpu"
+fi
+export VIRTUAL_ENV=$environment PATH="$environment/bin:$PATH"
