@@ -104,3 +104,5 @@ class Status(IntEnum):
     """A legal stream of a kind that has no kernel."""
     BAD_TABLE = 9
     """A table points outside an arena: a fault of the caller, never of the data."""
+    CUT_SHORT = 10
+    """The chunk has fewer bytes than its header says. Final: c-blosc would read past the end and may call that success."""

@@ -22,6 +22,8 @@ import numba
 import numpy as np
 from numba import types
 
+from zarrgpu._cache import keep_on_disk
+
 FULL = 0xFFFFFFFF  # the mask of a whole warp
 WARP = 32
 
@@ -90,7 +92,7 @@ class Target:
 @cache
 def host() -> Target:
     """The target whose bodies are compiled for one lane on the CPU."""
-    inline = numba.njit(inline="always", error_model="numpy")
+    inline = numba.njit(error_model="numpy", nogil=True)
 
     def sync() -> None:
         return None
@@ -294,26 +296,28 @@ class Kernel:
             raise NotImplementedError(f"kernel {self.name} has no host twin")
         if "host" not in self._made:
             target = host()
-            self._made["host"] = numba.njit(nogil=True, error_model="numpy")(
-                _generate(
-                    self.name,
-                    len(self.arguments),
-                    "def {name}(begin, end, {args}):\n    for i in range(begin, end):\n        body(0, i, {args})\n",
-                    body=target.device(self.make(target, 1)),
-                )
+            body = self.make(target, 1)
+            twin = _generate(
+                self.name,
+                len(self.arguments),
+                "def {name}(begin, end, {args}):\n    for i in range(begin, end):\n        body(0, i, {args})\n",
+                file=body.__code__.co_filename,
+                __name__=body.__module__,
+                body=target.device(body),
             )
+            self._made["host"] = keep_on_disk(numba.njit(nogil=True, error_model="numpy")(twin), self.name)
         return self._made["host"]
 
     def launch(self, n: int, args: tuple[Any, ...], stream: Any = 0, threads: int | None = None) -> None:
         """Enqueue the kernel over `n` items on a numba stream; `args` are device arrays and scalars."""
         if n <= 0:
             return
-        threads = threads or self.threads
+        threads = threads or (WARP if is_simulated() else self.threads)  # the simulator pays for idle threads
         self.cuda()[-(-n * self.lanes // threads), threads, stream, self.shared * threads // WARP](n, *args)
 
 
-def _generate(name: str, n: int, source: str, **names: Any) -> Any:
+def _generate(name: str, n: int, source: str, file: str = "<zarrgpu>", **names: Any) -> Any:
     """A function with `n` plain arguments: numba compiles no ``*args`` in a CUDA kernel."""
     code = source.format(name=name, args=", ".join(f"a{k}" for k in range(n)))
-    exec(compile(code, f"<zarrgpu {name}>", "exec"), names)  # noqa: S102  # our own text, a constant but for the count
+    exec(compile(code, file, "exec"), names)  # noqa: S102  # our own text, a constant but for the count
     return names[name]

@@ -1,0 +1,235 @@
+"""A stand-in for cupy in host memory, so that the CUDA engine and its buffers run where there is no GPU.
+
+Only what zarrgpu uses is here, and it is strict where cupy is: a device array is never taken for a host array by accident,
+dtypes that cupy lacks are refused, and asynchronous copies really are late - they happen when the stream is waited for or
+when a kernel is launched on it -, so that memory which is reused too soon shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+import types
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+import numpy as np
+
+DTYPES = "?bhilqBHILQefdFD"
+
+
+class ndarray:  # noqa: N801  # cupy's name
+    """A device array: NumPy inside, but not one."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    shape = property(lambda self: self._inner.shape)
+    dtype = property(lambda self: self._inner.dtype)
+    ndim = property(lambda self: self._inner.ndim)
+    size = property(lambda self: self._inner.size)
+    nbytes = property(lambda self: self._inner.nbytes)
+    itemsize = property(lambda self: self._inner.itemsize)
+    strides = property(lambda self: self._inner.strides)
+    flags = property(lambda self: types.SimpleNamespace(c_contiguous=self._inner.flags.c_contiguous, f_contiguous=self._inner.flags.f_contiguous))
+    T = property(lambda self: ndarray(self._inner.T))
+    data = property(lambda self: types.SimpleNamespace(ptr=self._inner.ctypes.data))
+    device = property(lambda self: types.SimpleNamespace(id=0))
+    __cuda_array_interface__ = property(lambda self: self._inner.__array_interface__)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`.")
+
+    def get(self) -> Any:
+        return self._inner.copy()
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __getitem__(self, key: Any) -> ndarray:
+        return ndarray(np.asarray(self._inner[key]))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, np.ndarray) and value.ndim:
+            raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+        self._inner[key] = value._inner if isinstance(value, ndarray) else value
+
+    def fill(self, value: Any) -> None:
+        self._inner.fill(value)
+
+    def __eq__(self, other: object) -> Any:
+        return ndarray(self._inner == (other._inner if isinstance(other, ndarray) else other))
+
+    def view(self, dtype: Any) -> ndarray:
+        return ndarray(self._inner.view(dtype))
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> ndarray:
+        return ndarray(self._inner.reshape(*shape, **kwargs))
+
+    def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> ndarray:
+        return ndarray(self._inner.astype(_checked(dtype), order=order, copy=copy))
+
+    def transpose(self, *axes: Any) -> ndarray:
+        return ndarray(self._inner.transpose(*axes))
+
+    def copy(self) -> ndarray:
+        return ndarray(self._inner.copy())
+
+
+def _checked(dtype: Any) -> np.dtype[Any]:
+    dtype = np.dtype(dtype)
+    if dtype.char not in DTYPES or not dtype.isnative:
+        raise ValueError(f"Unsupported dtype {dtype}")
+    return dtype
+
+
+def _aligned(shape: Any, dtype: Any, order: str = "C") -> Any:
+    """Poisoned memory that starts at a multiple of 256 bytes, as cudaMalloc's does."""
+    dtype = _checked(dtype)
+    n = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    block = np.full(n + 256, 0xCD, np.uint8)
+    first = -block.ctypes.data % 256
+    return block[first : first + n].view(dtype).reshape(shape, order=order)
+
+
+def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
+    return ndarray(_aligned(shape, dtype, order))
+
+
+def zeros(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
+    array = _aligned(shape, dtype, order)
+    array[...] = 0
+    return ndarray(array)
+
+
+def asarray(a: Any) -> ndarray:
+    if isinstance(a, ndarray):
+        return a
+    host = np.asarray(a)
+    array = _aligned(host.shape, host.dtype)
+    array[...] = host
+    return ndarray(array)
+
+
+def asnumpy(a: Any) -> Any:
+    return a.get() if isinstance(a, ndarray) else np.asarray(a)
+
+
+def concatenate(parts: Any) -> ndarray:
+    return ndarray(np.concatenate([p._inner for p in parts]))
+
+
+class Stream:
+    """Work in order, done late."""
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.ptr = id(self)
+        self.late: list[Any] = []
+        _streams[self.ptr] = self
+
+    def synchronize(self) -> None:
+        late, self.late = self.late, []
+        for work in late:
+            work()
+
+    def wait_event(self, event: Any) -> None:
+        return None
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class ExternalStream(Stream):
+    """Somebody else's stream."""
+
+    def __init__(self, ptr: int) -> None:
+        super().__init__()
+        self.ptr = ptr
+
+
+_streams: dict[int, Stream] = {}
+_null = Stream()
+
+
+class Event:
+    """A point in a stream."""
+
+    def __init__(self, disable_timing: bool = False) -> None:
+        return None
+
+    def record(self, stream: Any) -> None:
+        assert isinstance(stream, Stream)
+
+
+class Device:
+    """The one device."""
+
+    def __init__(self, index: int) -> None:
+        assert index == 0
+
+    def use(self) -> None:
+        return None
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def memcpy_async(target: int, source: int, n: int, kind: int, stream: int) -> None:
+    assert kind in (1, 2)
+    _streams[stream].late.append(lambda: ctypes.memmove(target, source, n))
+
+
+def alloc_pinned_memory(n: int) -> Any:
+    return _aligned(n, np.uint8)
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[types.ModuleType]:
+    """Make ``import cupy`` give this module, and numba's simulator take its arrays."""
+    from numba import cuda
+
+    module = types.ModuleType("cupy")
+    module.__spec__ = ModuleSpec("cupy", None)
+    for name in ("ndarray", "empty", "zeros", "asarray", "asnumpy", "concatenate"):
+        setattr(module, name, globals()[name])
+    module.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]  # a module made by hand
+        Stream=Stream,
+        ExternalStream=ExternalStream,
+        Event=Event,
+        Device=Device,
+        alloc_pinned_memory=alloc_pinned_memory,
+        get_current_stream=lambda: _null,
+        runtime=types.SimpleNamespace(memcpyAsync=memcpy_async, getDevice=lambda: 0, deviceSynchronize=lambda: None),
+    )
+
+    def as_cuda_array(array: ndarray, sync: bool = True) -> Any:
+        assert not sync
+        for stream in list(_streams.values()):
+            stream.synchronize()  # a launch comes after what was copied before it
+        return array._inner
+
+    before = {name: sys.modules.get(name) for name in ("cupy", "zarrgpu.engine.cuda", "zarrgpu.buffer.gpu")}
+    numba_before = {name: getattr(cuda, name, None) for name in ("as_cuda_array", "external_stream", "gpus")}
+    for name in before:
+        sys.modules.pop(name, None)
+    sys.modules["cupy"] = module
+    cuda.as_cuda_array = as_cuda_array
+    cuda.external_stream = lambda ptr: 0
+    cuda.gpus = [contextlib.nullcontext()]
+    try:
+        yield module
+    finally:
+        for name, value in before.items():
+            sys.modules.pop(name, None)
+            if value is not None:
+                sys.modules[name] = value
+        for name, value in numba_before.items():
+            setattr(cuda, name, value)

@@ -1,0 +1,139 @@
+"""Damaged chunks: one exception that names store, key, codec and reason; the rest of the machine is as before."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from zarr.buffer import cpu
+
+import zarrgpu
+from tests.engines import ENGINES, device, make, same, smooth
+from tests.kernels.test_blosc import damaged
+from zarrgpu.kernels.tables import Status
+
+VALUES = smooth((40, 25), "<i4")
+CHUNKS = (10, 25)  # 1000 bytes each
+
+
+def tamper(z: zarr.Array[Any], key: str, change: Any) -> None:
+    """Change the bytes of a chunk in its store."""
+
+    async def work() -> None:
+        old = await z.store.get(key, cpu.buffer_prototype)
+        assert old is not None
+        await z.store.set(key, cpu.Buffer.from_bytes(change(old.to_bytes())))
+
+    asyncio.run(work())
+
+
+FAULTS = {
+    "cut": (lambda b: b[:-1], "cut short"),
+    "header cut": (lambda b: b[:15], "cut short at 15 bytes"),
+    "empty": (lambda b: b"", "cut short at 0 bytes"),
+    "block size zero": (lambda b: damaged(b, 8, 0), "bad header"),
+    "block size negative": (lambda b: damaged(b, 8, -5), "bad header"),
+    "block start outside": (lambda b: damaged(b, 16, len(b)), "bad bounds"),
+    "block start negative": (lambda b: damaged(b, 16, -1), "bad bounds"),
+    "split size past the end": (lambda b: damaged(b, 20, len(b)), "bad bounds"),
+    "decoded size": (lambda b: damaged(damaged(b, 4, 996), 8, 996), "wrong size"),
+    "offset before the start": (lambda b: b[:24] + b"\x10A\xff\xff" + b[28:], "bad offset"),
+    "output too long": (lambda b: b[:24] + b"\x1fA\x01\x00" + b"\xff" * 20 + b[48:], "overflow"),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_damaged_chunk_is_named(engine: str, fault: str, tmp_path: Path) -> None:
+    """Through both front doors; afterwards the neighbours read as before."""
+    change, reason = FAULTS[fault]
+    z = make(VALUES, CHUNKS, 2, 0, store=tmp_path / "a.zarr")
+    tamper(z, "2.0", change)
+    with device(engine) as name:
+        for read in (lambda: zarrgpu.read(z, device=name), lambda: zarr.open_array(z.store, mode="r")[...]):
+            with zarrgpu.enable(device=name), pytest.raises(zarrgpu.ChunkError) as caught:
+                read()
+            error = caught.value
+            assert (error.key.rpartition("/")[2], error.codec) == ("2.0", "blosc")
+            assert str(tmp_path) in error.store
+            assert reason in error.reason, error
+            for part in (error.store, error.key, error.codec, error.reason):
+                assert part in str(error)
+        assert same(zarrgpu.read(z, np.s_[:20], device=name), VALUES[:20])
+        assert same(zarrgpu.read(z, np.s_[30:], device=name), VALUES[30:])
+
+
+def test_uncompressed_chunks_of_the_wrong_size() -> None:
+    """A chunk without compression that is too short or too long."""
+    for change in (lambda b: b[:-4], lambda b: b + b"0000", lambda b: b""):
+        z = make(VALUES, CHUNKS, 3, None)
+        tamper(z, "c/1/0", change)
+        with pytest.raises(zarrgpu.ChunkError, match="c/1/0.*bytes: wrong size"):
+            zarrgpu.read(z, device="host")
+
+
+def test_other_inner_codecs_are_decoded_by_the_cpu() -> None:
+    """The header wins over the metadata: a chunk that Zstd made in an array of LZ4 is right, and counted."""
+    z = make(VALUES, CHUNKS, 2)
+    other = make(VALUES, CHUNKS, 2, compressors=__import__("numcodecs").Blosc("zstd", 3, 1))
+    asyncio.run(_copy(other, z, "1.0"))
+    zarrgpu.reset_counters()
+    assert same(zarrgpu.read(z, device="host"), VALUES)
+    assert zarrgpu.counters() == {"chunks.host": 4, "fallback.check:unsupported": 1}
+
+
+async def _copy(source: zarr.Array[Any], target: zarr.Array[Any], key: str) -> None:
+    data = await source.store.get(key, cpu.buffer_prototype)
+    assert data is not None
+    await target.store.set(key, data)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_cpu_has_the_last_word(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder of ours that refuses what the CPU decodes is a bug: its values are the CPU's, with a warning and a count."""
+    from zarrgpu.codecs import Blosc
+
+    z = make(VALUES, CHUNKS, 2, order="F")
+    locate = Blosc.locate
+
+    def refuse(self: Any, arena: Any, chunks: Any) -> Any:
+        found = locate(self, arena, chunks)
+        found.status[1] = Status.BAD_HEADER
+        keep = found.streams[:, 4] != 1
+        work = {kind: lines[keep[lines]] for kind, lines in found.work.items()}
+        first = next(iter(work.values()))[0]
+        found.streams[first, 1] -= 1  # and a stream that is cut short by a byte
+        return type(found)(found.layouts, found.streams, work, found.status)
+
+    monkeypatch.setattr(Blosc, "locate", refuse)
+    with device(engine) as name:
+        zarrgpu.reset_counters()
+        with pytest.warns(zarrgpu.DecoderMismatchWarning, match="please|decodes it"):
+            assert same(zarrgpu.read(z, device=name), VALUES)
+        assert zarrgpu.counters()["mismatch"] == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        monkeypatch.undo()
+
+
+def test_a_store_s_error_is_not_swallowed(tmp_path: Path) -> None:
+    """An I/O error on one chunk surfaces, and nothing is left running."""
+    z = make(VALUES, CHUNKS, store=tmp_path / "a.zarr")
+    (tmp_path / "a.zarr/c/1/0").unlink()
+    (tmp_path / "a.zarr/c/1/0").symlink_to(tmp_path / "a.zarr/c/1/0")  # a loop
+    with pytest.raises(OSError, match="symbolic links"):
+        zarrgpu.read(tmp_path / "a.zarr", device="host")
+    assert same(zarrgpu.read(tmp_path / "a.zarr", np.s_[20:], device="host"), VALUES[20:])
+    assert z.shape == VALUES.shape
+
+
+def test_errors_survive_pickling() -> None:
+    """Workers of other processes can raise them."""
+    error = pickle.loads(pickle.dumps(zarrgpu.ChunkError("store", "c/0", "blosc", "bad header")))
+    assert (error.store, error.key, error.codec, error.reason) == ("store", "c/0", "blosc", "bad header")

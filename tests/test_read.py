@@ -1,0 +1,265 @@
+"""`zarrgpu.read` and ``z[...]`` give what plain zarr gives, bit for bit, on every engine."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zarrgpu
+from tests.engines import ENGINES, device, make, same, smooth, to_host
+
+SELECTIONS = [
+    np.s_[...],
+    np.s_[3],
+    np.s_[::3, 5:40:7],
+    np.s_[-1, ..., 2],
+    np.s_[5:5],
+    np.s_[1, 2, 3],
+    np.s_[2:9, 19:21, 6:8],
+    np.s_[1:100:30],
+    np.s_[..., np.int64(4)],
+]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("shuffle", [None, 0, 1, 2])
+@pytest.mark.parametrize("dtype", ["<f4", ">i2"])
+def test_basic_selections_on_the_host(zarr_format: int, shuffle: int | None, dtype: str) -> None:
+    """Every basic selection of every layout, through both front doors."""
+    values = smooth((13, 41, 21), dtype)
+    z = make(values, (5, 20, 8), zarr_format, shuffle)
+    zarrgpu.reset_counters()
+    for selection in SELECTIONS:
+        assert same(zarrgpu.read(z, selection, device="host"), values[selection]), selection
+    with zarrgpu.enable(device="host", strict=True):
+        again = zarr.open_array(z.store, mode="r")
+        for selection in SELECTIONS:
+            assert same(again[selection], np.asarray(values[selection])), selection
+    counts = zarrgpu.counters()
+    assert set(counts) == {"chunks.host"}, counts
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("shuffle", [None, 1, 2])
+def test_both_front_doors(engine: str, zarr_format: int, shuffle: int | None) -> None:
+    """A small array with clipped chunks and a missing one, whole and in parts; results live on the engine's device."""
+    values = smooth((6, 10), ">f4")
+    z = make(values, (4, 8), zarr_format, shuffle, fill_value=7)
+    values[4:, 8:] = 7
+    z[4:, 8:] = 7  # elided: the chunk is missing
+    with device(engine) as name:
+        zarrgpu.reset_counters()
+        for selection in (np.s_[...], np.s_[1:6:2, 7], np.s_[5, 9]):
+            got = zarrgpu.read(z, selection, device=name)
+            assert same(got, values[selection])
+            assert hasattr(got, "__cuda_array_interface__") == (name != "host")
+        with zarrgpu.enable(device=name, strict=True):
+            again = zarr.open_array(z.store, mode="r")
+            assert same(again[...], values)
+            assert hasattr(again[1:3], "__cuda_array_interface__") == (name != "host")
+            assert again[5, 9] == 7
+        kind = name.partition(":")[0]
+        assert set(zarrgpu.counters()) == {f"chunks.{kind}"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_local_files(engine: str, tmp_path: Path) -> None:
+    """Files are read by paths: nested keys, a path as source, a folder where a chunk should be counts as missing."""
+    values = smooth((9, 8), "i4")
+    make(values, (4, 4), 3, store=tmp_path / "a.zarr")
+    (tmp_path / "a.zarr/c/2/1").unlink()
+    (tmp_path / "a.zarr/c/2/1").mkdir()
+    values[8:, 4:] = 0
+    with device(engine) as name:
+        assert same(zarrgpu.read(tmp_path / "a.zarr", device=name), values)
+        assert same(zarrgpu.read(str(tmp_path / "a.zarr"), np.s_[7:], device=name), values[7:])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_out(engine: str, order: Any) -> None:
+    """`out` is written to and returned, contiguous or not; a wrong one is refused with expected and actual."""
+    values = smooth((6, 10), "f8")
+    z = make(values, (4, 8))
+    with device(engine) as name:
+        target = zarrgpu.engine.resolve(name)
+        out = target.empty((6, 10), np.dtype("f8"), order)
+        assert zarrgpu.read(z, out=out, device=name) is out
+        assert same(out, values)
+        strided = target.empty((6, 20), np.dtype("f8"))[:, ::2]
+        zarrgpu.read(z, out=strided, device=name)
+        assert same(strided, values)
+        with pytest.raises(ValueError, match=r"shape \(6, 10\) and dtype float64, got \(10, 6\)"):
+            zarrgpu.read(z, out=target.empty((10, 6), np.dtype("f8")), device=name)
+        with pytest.raises(ValueError, match="got .* float32"):
+            zarrgpu.read(z, out=target.empty((6, 10), np.dtype("f4")), device=name)
+        with pytest.raises(TypeError, match=f"an array on {name}"):
+            zarrgpu.read(z, out=[0], device=name)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "<i2", ">u4", "<i8", ">u8", "<f2", ">f2", ">f4", "<f8", "<c8", ">c16"])
+@pytest.mark.parametrize("shuffle", [0, 1, 2])
+def test_dtypes(dtype: str, shuffle: int) -> None:
+    """All plain numbers in both byte orders; NaN payloads survive."""
+    values = smooth((70, 9), dtype)
+    z = make(values, (33, 5), 2, shuffle)
+    zarrgpu.reset_counters()
+    assert same(zarrgpu.read(z, device="host"), values)
+    assert set(zarrgpu.counters()) == {"chunks.host"}
+
+
+def test_datetimes_are_numbers_on_the_host_and_arrays_of_numpy_on_a_device() -> None:
+    """The host decodes datetime64 itself; a GPU cannot hold it, so that it comes as a NumPy array, counted."""
+    values = smooth((20,), "i8").view("M8[s]")
+    z = make(values, (7,))
+    assert same(zarrgpu.read(z, device="host"), values)
+    with device(ENGINES[1]) as name:
+        zarrgpu.reset_counters()
+        got = zarrgpu.read(z, device=name)
+        assert isinstance(got, np.ndarray)
+        assert same(got, values)
+        assert zarrgpu.counters()["fallback.bind:dtype datetime64[s] on cuda"] == 1
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_order_of_elements(order: Any) -> None:
+    """Zarr 2 stores chunks in either order of their elements."""
+    values = smooth((11, 7, 5), "i4")
+    z = make(values, (4, 3, 2), 2, order=order)
+    with zarrgpu.enable(device="host", strict=True):
+        assert same(zarr.open_array(z.store, mode="r")[1:10:3, :, 1], values[1:10:3, :, 1])
+    assert same(zarrgpu.read(z, device="host"), values)
+
+
+def test_zero_dimensions_and_no_elements() -> None:
+    """A 0-d array is one element; an array of no elements touches no chunk."""
+    assert same(zarrgpu.read(make(smooth((), "f4"), ()), device="host"), smooth((), "f4"))
+    empty = zarr.create_array({}, shape=(0, 3), chunks=(1, 3), dtype="i4")
+    assert zarrgpu.read(empty, device="host").shape == (0, 3)
+
+
+def test_out_of_range_is_zarrs_error() -> None:
+    """Selections that zarr refuses are refused with its own exceptions."""
+    z = make(smooth((6, 10)), (4, 8))
+    with pytest.raises(IndexError, match="out of bounds"):
+        zarrgpu.read(z, 6, device="host")
+    with pytest.raises(IndexError, match="too many"):
+        zarrgpu.read(z, (1, 2, 3), device="host")
+
+
+def test_selections_by_arrays_go_through_zarr() -> None:
+    """What has no plan here is zarr's, with its result and a count of why."""
+    values = smooth((6, 10))
+    z = make(values, (4, 8))
+    zarrgpu.reset_counters()
+    assert same(zarrgpu.read(z, ([0, 5], [1, 2]), device="host"), values[[0, 5], [1, 2]])
+    assert same(zarrgpu.read(z, (slice(None), [1, 2]), device="host"), values[:, [1, 2]])
+    assert same(zarrgpu.read(z, values > 0, device="host"), values[values > 0])
+    assert zarrgpu.counters()["fallback.plan:selection by arrays"] == 3
+    with zarrgpu.enable(device="host"):
+        assert same(zarr.open_array(z.store, mode="r").oindex[[5, 0], 1:3], values[[5, 0], 1:3])
+    assert zarrgpu.counters()["fallback.plan:selection by arrays"] == 4
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_other_codecs_go_through_zarr(engine: str) -> None:
+    """An array that has no program is read by zarr, its result on the device asked for, its reason counted."""
+    values = smooth((6, 10), "i4")
+    with device(engine) as name:
+        for options, reason in (
+            ({"compressors": zarr.codecs.ZstdCodec()}, "codec zstd"),
+            ({"filters": zarr.codecs.TransposeCodec(order=(1, 0))}, "codec transpose"),
+            ({"shards": (8, 8)}, "codec sharding_indexed"),
+        ):
+            z = make(values, (4, 8), **options)
+            zarrgpu.reset_counters()
+            got = zarrgpu.read(z, device=name)
+            assert same(got, values)
+            assert hasattr(got, "__cuda_array_interface__") == (name != "host")
+            assert zarrgpu.counters()[f"fallback.bind:{reason}"] == 1
+            with zarrgpu.enable(device=name):
+                assert same(zarr.open_array(z.store, mode="r")[...], values)
+            with zarrgpu.enable(device=name, strict=True), pytest.raises(zarrgpu.UnsupportedError, match=reason):
+                zarr.open_array(z.store, mode="r")[...]
+
+
+def test_two_codecs_are_not_taken_for_one() -> None:
+    """A second bytes-to-bytes codec around Blosc goes through zarr."""
+    values = smooth((40,), "i4")
+    z = make(values, (16,), compressors=[zarr.codecs.BloscCodec(typesize=4, cname="lz4"), zarr.codecs.BloscCodec(typesize=1, cname="lz4")])
+    zarrgpu.reset_counters()
+    assert same(zarrgpu.read(z, device="host"), values)
+    assert zarrgpu.counters()["fallback.bind:codecs blosc + blosc"] == 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_writes_go_through_zarr(engine: str, zarr_format: Any) -> None:
+    """Host and device arrays are written as plain zarr writes them, partial chunks included."""
+    values = smooth((6, 10), "i4")
+    with device(engine) as name, zarrgpu.enable(device=name):
+        z = make(values, (4, 8), zarr_format)
+        z[1:3, 4:9] = 5
+        z[5] = zarrgpu.engine.resolve(name).from_host(np.arange(10, dtype="i4"))
+        got = to_host(z[...])
+    values[1:3, 4:9] = 5
+    values[5] = np.arange(10)
+    assert same(got, values)
+    assert same(zarr.open_array(z.store, mode="r")[...], values)
+
+
+def test_missing_chunks_are_reported_to_zarr() -> None:
+    """`read_missing_chunks=False` raises for a missing chunk as it does without us."""
+    z = make(smooth((8,), "i4"), (4,), fill_value=9)
+    with zarrgpu.enable(device="host", strict=True):
+        again = zarr.open_array(z.store, mode="r", config={"read_missing_chunks": False})
+        assert again[...].shape == (8,)
+        asyncio.run(z.store.delete("c/1"))
+        with pytest.raises(Exception, match="not found"):
+            again[...]
+
+
+def test_several_waves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More waves than lanes, the last one short; the memory limit makes them smaller."""
+    from zarrgpu import wave
+
+    values = smooth((64, 50), "f4")
+    z = make(values, (3, 50))
+    monkeypatch.setattr(wave, "WAVE_BYTES", 2 * 3 * 50 * 4)
+    assert same(zarrgpu.read(z, device="host"), values)
+    with zarrgpu.enable(device="host", memory_limit=1):
+        assert same(zarr.open_array(z.store, mode="r")[...], values)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_parity_with_zarr(data: st.DataObject) -> None:
+    """Any shape, chunks, layout and basic selection: what plain zarr gives."""
+    shape = tuple(data.draw(st.lists(st.integers(1, 30), min_size=1, max_size=3), label="shape"))
+    chunks = tuple(data.draw(st.integers(1, n + 3), label="chunk") for n in shape)
+    dtype = data.draw(st.sampled_from(["<f4", ">i2", "u1"]), label="dtype")
+    shuffle = data.draw(st.sampled_from([None, 0, 1, 2]), label="shuffle")
+    values = smooth(shape, dtype)
+    z = make(values, chunks, 2, shuffle, order=data.draw(st.sampled_from("CF"), label="order"))
+    selection = tuple(
+        data.draw(
+            st.one_of(
+                st.integers(-n, n - 1),
+                st.builds(slice, st.none() | st.integers(-n - 2, n + 2), st.none() | st.integers(-n - 2, n + 2), st.integers(1, n + 1)),
+            ),
+            label="axis",
+        )
+        for n in shape
+    )
+    want = np.asarray(z[selection])
+    assert same(zarrgpu.read(z, selection, device="host"), want)
+    with zarrgpu.enable(device="host", strict=True):
+        assert same(zarr.open_array(z.store, mode="r")[selection], want)

@@ -1,0 +1,215 @@
+"""What zarrgpu needs of zarr's internals, in one place; with `zarrgpu.pipeline` the only one that touches ``zarr.core``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+import zarr.codecs.numcodecs
+from numcodecs.blosc import Blosc as NumcodecsBlosc
+from zarr.abc.codec import Codec
+from zarr.buffer import cpu
+from zarr.codecs import BloscCodec, BytesCodec
+from zarr.codecs._v2 import V2Codec
+from zarr.core.array_spec import ArrayConfig, ArraySpec
+from zarr.core.buffer import Buffer, NDBuffer, default_buffer_prototype
+from zarr.core.chunk_utils import ChunkTransform, evolve_codecs, fill_value_or_default
+from zarr.core.codec_pipeline import BatchedCodecPipeline
+from zarr.core.indexing import (
+    ensure_tuple,
+    is_mask_selection,
+    is_pure_fancy_indexing,
+    is_pure_orthogonal_indexing,
+    normalize_integer_selection,
+    pop_fields,
+    replace_ellipsis,
+    replace_lists,
+)
+from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+from zarr.core.metadata.v3 import RegularChunkGridMetadata
+from zarr.core.sync import _get_loop
+from zarr.storage import LocalStore, StorePath
+
+from zarrgpu.chain import Chain
+from zarrgpu.errors import UnsupportedError
+
+cpu_prototype = cpu.buffer_prototype
+Metadata = ArrayV2Metadata | ArrayV3Metadata
+
+
+class HostV2Codec(V2Codec):
+    """zarr's codec for Zarr 2 that decodes into the buffers of its spec rather than the globally configured ones."""
+
+    def _decode_sync(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
+        decoded = super()._decode_sync(chunk_bytes, chunk_spec)
+        return chunk_spec.prototype.nd_buffer.from_numpy_array(decoded.as_numpy_array())
+
+
+def host_codecs(codecs: Iterable[Codec]) -> list[Codec]:
+    """`codecs`, with zarr's codec for Zarr 2 replaced by `HostV2Codec`."""
+    return [HostV2Codec(c.filters, c.compressor) if type(c) is V2Codec else c for c in codecs]
+
+
+def codecs_of(metadata: Metadata) -> tuple[Codec, ...]:
+    """The codec chain of an array, as zarr gives it to a pipeline."""
+    if isinstance(metadata, ArrayV2Metadata):
+        return (V2Codec(filters=metadata.filters, compressor=metadata.compressor),)
+    return tuple(metadata.codecs)
+
+
+def evolved_codecs(metadata: Metadata) -> tuple[Codec, ...]:
+    """`codecs_of`, with what the codecs infer from the array filled in."""
+    return evolve_codecs(codecs_of(metadata), spec_of(metadata))
+
+
+def spec_of(metadata: Metadata, prototype: Any = None) -> ArraySpec:
+    """The spec of an array's chunks; shape ``(1, ...)`` where the grid is not regular, as zarr has it."""
+    order = {"order": metadata.order} if isinstance(metadata, ArrayV2Metadata) else {}
+    return ArraySpec(
+        shape=chunk_shape(metadata) or (1,) * len(metadata.shape),
+        dtype=metadata.dtype,
+        fill_value=metadata.fill_value,
+        config=ArrayConfig.from_dict(order),  # type: ignore[arg-type]  # a TypedDict with optional keys
+        prototype=prototype or default_buffer_prototype(),
+    )
+
+
+def chunk_shape(metadata: Metadata) -> tuple[int, ...] | None:
+    """The shape of a chunk; None where chunks differ in shape."""
+    if isinstance(metadata, ArrayV2Metadata):
+        return tuple(metadata.chunks)
+    grid = metadata.chunk_grid
+    return tuple(grid.chunk_shape) if isinstance(grid, RegularChunkGridMetadata) else None
+
+
+def chain_of(codecs: Iterable[Codec], spec: ArraySpec) -> Chain:
+    """Describe the codecs of a pipeline, evolved to `spec`, to `zarrgpu.chain.bind`."""
+    dtype = spec.dtype.to_native_dtype()
+    order: Literal["C", "F"] = "C"
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    refused: list[str] = []
+    for codec in codecs:
+        # exact types: a class that a user registered in their place may do something else
+        if type(codec) is BytesCodec:
+            if codec.endian is not None:
+                dtype = dtype.newbyteorder("<" if codec.endian == "little" else ">")
+        elif type(codec) in (V2Codec, HostV2Codec):
+            assert isinstance(codec, V2Codec)
+            order = spec.order
+            for part in (*(codec.filters or ()), *([codec.compressor] if codec.compressor is not None else [])):
+                config = part.get_config()
+                if type(part) is NumcodecsBlosc:
+                    found.append(("blosc", config))
+                else:
+                    refused.append(str(config.get("id", type(part).__name__)))
+        elif type(codec) is BloscCodec:
+            found.append(("blosc", {"cname": codec.cname}))
+        elif type(codec) is zarr.codecs.numcodecs.Blosc:
+            found.append(("blosc", codec.codec_config))
+        else:
+            described = codec.to_dict()
+            refused.append(str(described.get("name", type(codec).__name__)))
+    unsupported = f"codec {refused[0]}" if refused else None
+    return Chain(dtype, order, tuple(found), unsupported)
+
+
+def fill_bytes(spec: ArraySpec, dtype: np.dtype[Any]) -> npt.NDArray[np.uint8]:
+    """The fill value as the bytes of one element of `dtype`."""
+    return np.frombuffer(np.asarray(fill_value_or_default(spec)).astype(dtype).tobytes(), np.uint8)
+
+
+def cpu_decoder(codecs: Iterable[Codec], spec: ArraySpec) -> Callable[[bytes], npt.NDArray[Any]]:
+    """``decode(encoded) -> chunk`` by zarr's own codecs on the host."""
+    transform = ChunkTransform(codecs=tuple(host_codecs(codecs)))
+    host_spec = replace_prototype(spec)
+
+    def decode(encoded: bytes) -> npt.NDArray[Any]:
+        return transform.decode_chunk(cpu.Buffer.from_bytes(encoded), host_spec).as_numpy_array()
+
+    return decode
+
+
+def replace_prototype(spec: ArraySpec) -> ArraySpec:
+    """`spec` with host buffers."""
+    return replace(spec, prototype=cpu_prototype)
+
+
+def local_path(getter: Any) -> str | None:
+    """The file of a chunk that lies in a plain local store; None for every other place."""
+    if isinstance(getter, StorePath) and type(getter.store) is LocalStore:
+        return os.path.join(getter.store.root, getter.path)
+    return None
+
+
+def getter(byte_getter: Any) -> Callable[[], Awaitable[Any | None]]:
+    """``get()`` that awaits the encoded bytes of a chunk, in host memory, or None."""
+
+    async def get() -> Any | None:
+        data = await byte_getter.get(cpu_prototype)
+        return None if data is None else data.as_numpy_array()
+
+    return get
+
+
+def name_of(byte_getter: Any) -> tuple[str, str]:
+    """Store and key of a chunk, for messages."""
+    if isinstance(byte_getter, StorePath):
+        return str(byte_getter.store), byte_getter.path
+    return type(byte_getter).__name__, str(getattr(byte_getter, "chunk_coords", byte_getter))
+
+
+def read_with_zarr(array: zarr.Array[Any], selection: Any) -> Any:
+    """``array[selection]`` through zarr's own pipeline, in host memory, however the array was opened."""
+    plain = zarr.Array(
+        zarr.AsyncArray(array.metadata, array.store_path, array.async_array.config)
+    )
+    pipeline = BatchedCodecPipeline.from_codecs(host_codecs(codecs_of(array.metadata)))
+    object.__setattr__(plain.async_array, "codec_pipeline", pipeline.evolve_from_array_spec(spec_of(array.metadata)))
+    fields, pure = pop_fields(selection)
+    options: dict[str, Any] = {"fields": fields, "prototype": cpu_prototype}
+    if is_pure_fancy_indexing(pure, array.ndim):
+        arrays = replace_lists(ensure_tuple(pure))
+        if is_mask_selection(arrays, array.shape):
+            return plain.get_mask_selection(arrays, **options)  # type: ignore[arg-type]  # a mask, as checked
+        return plain.get_coordinate_selection(arrays, **options)  # type: ignore[arg-type]  # zarr checks them
+    if is_pure_orthogonal_indexing(pure, array.ndim):
+        return plain.get_orthogonal_selection(pure, **options)
+    return plain.get_basic_selection(pure, **options)
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """zarr's event loop, which runs on a thread of its own."""
+    return _get_loop()
+
+
+def concurrency() -> int:
+    """How many requests zarr may have under way in a store."""
+    return int(zarr.config.get("async.concurrency"))
+
+
+def normalize_selection(selection: Any, shape: tuple[int, ...]) -> list[Any]:
+    """A basic selection as one non-negative int or slice for each axis, with zarr's own errors.
+
+    Raises
+    ------
+    UnsupportedError
+        For a selection that is not basic.
+    """
+    items = selection if isinstance(selection, tuple) else (selection,)
+    if not all(isinstance(s, slice | int | np.integer) or s is Ellipsis for s in items):
+        raise UnsupportedError("selection by arrays")
+    if any(isinstance(s, bool | np.bool_) for s in items):
+        raise UnsupportedError("selection by arrays")
+    full = replace_ellipsis(selection, shape)
+    return [
+        s if isinstance(s, slice) else normalize_integer_selection(s, n)  # type: ignore[arg-type]  # an int, as checked
+        for s, n in zip(full, shape, strict=True)
+    ]
+
+

@@ -1,0 +1,296 @@
+"""What users call: `enable`, `read`, `explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import zarr
+from zarr.storage import StorePath
+
+from zarrgpu import _compat
+from zarrgpu._counters import count
+from zarrgpu.chain import bind
+from zarrgpu.engine import normalize, resolve
+from zarrgpu.engine.base import Array, Engine
+from zarrgpu.errors import UnsupportedError
+from zarrgpu.fetch import Files, Objects
+from zarrgpu.plan import Axis, axes_of, plan_axes
+
+Source = str | PathLike[str] | zarr.Array[Any] | StorePath
+PIPELINE = "zarrgpu.pipeline.GpuCodecPipeline"
+
+
+class Enabled:
+    """What `enable` changed, to be undone: by `disable`, or at the end of a ``with`` block.
+
+    Attributes
+    ----------
+    device : str
+        ``"host"`` or ``"cuda:N"``.
+    """
+
+    def __init__(self, device: str, change: Any) -> None:
+        self.device = device
+        self._change = change
+
+    def disable(self) -> None:
+        """Put zarr's configuration back as it was; does nothing the second time."""
+        if self._change is not None:
+            self._change.__exit__(None, None, None)
+            self._change = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.disable()
+
+    def __repr__(self) -> str:
+        return f"<zarrgpu {'enabled' if self._change is not None else 'disabled'} on {self.device}>"
+
+
+def enable(device: str = "auto", memory_limit: int | None = None, strict: bool = False) -> Enabled:
+    """Make zarr read through zarrgpu: arrays opened from now on give arrays of `device` when they are indexed.
+
+    zarr fixes an array's pipeline when it is opened: arrays opened before keep theirs and must be reopened; arrays opened
+    while this is in force keep ours afterwards, and read into whatever buffers zarr is then configured for.
+
+    Parameters
+    ----------
+    device : str, default "auto"
+        ``"cuda"`` (the current device), ``"cuda:N"``, ``"host"``, or ``"auto"``: a GPU when there is one.
+    memory_limit : int, optional
+        Bytes of memory that the arenas of one read may take on the device. A chunk alone may exceed it.
+    strict : bool, default False
+        Raise `UnsupportedError` for reads that would go through zarr's own pipeline.
+
+    Returns
+    -------
+    Enabled
+        Undoes the change: ``enable().disable()``, or ``with enable(): ...``.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        When the device is not there; the message says what is missing and how to get it.
+
+    Examples
+    --------
+    >>> import zarr, zarrgpu
+    >>> with zarrgpu.enable(device="host"):
+    ...     z = zarr.create_array({}, shape=(4,), dtype="i4", fill_value=7)
+    ...     z[1:3].tolist()
+    [7, 7]
+    """
+    if memory_limit is not None and memory_limit <= 0:
+        raise ValueError(f"memory_limit must be a positive number of bytes, got {memory_limit}")
+    name = normalize(device)
+    module = "cpu"
+    if name != "host":
+        import cupy
+
+        cupy.cuda.Device(int(name.removeprefix("cuda:"))).use()
+        module = "gpu"
+    __import__(f"zarrgpu.buffer.{module}")  # registers its buffers
+    __import__("zarrgpu.pipeline")  # and the pipeline, where the package's entry points are not installed
+    change = zarr.config.set(
+        {
+            "codec_pipeline.path": PIPELINE,
+            "buffer": f"zarrgpu.buffer.{module}.Buffer",
+            "ndbuffer": f"zarrgpu.buffer.{module}.NDBuffer",
+            "zarrgpu": {"device": name, "memory_limit": memory_limit, "strict": strict},
+        }
+    )
+    return Enabled(name, change)
+
+
+def read(
+    source: Source, selection: Any = ..., *, out: Array | None = None, device: str = "auto", stream: Any = None
+) -> Array:
+    """Read an array, or a part of it, into memory of a device.
+
+    Parameters
+    ----------
+    source : path, zarr.Array or zarr.storage.StorePath
+        The array.
+    selection : optional
+        Ints and slices with positive steps, as in ``z[selection]``; all of the array by default. Other selections go through
+        zarr's own indexing.
+    out : array, optional
+        An array of the device to write to, of the selection's shape and the array's dtype in native byte order.
+    device : str, default "auto"
+        As in `enable`.
+    stream : optional
+        A CUDA stream (cupy's, numba's, torch's, or a pointer): the read starts after the work that is already on it. The
+        current cupy stream by default. The result is complete when this function returns.
+
+    Returns
+    -------
+    numpy.ndarray or cupy.ndarray
+        In native byte order, 0-d where every axis was selected by an int. `out`, if that was given. Strings, objects and other
+        dtypes that a GPU cannot hold come as NumPy arrays on every device.
+
+    Raises
+    ------
+    ChunkError
+        For a chunk that cannot be decoded.
+    DeviceUnavailableError
+        When the device is not there.
+    IndexError
+        For selections out of range, as zarr raises them.
+    """
+    engine = resolve(device)
+    if stream is not None and engine.kind == "host":
+        raise ValueError("stream= needs a CUDA device")
+    array = _open(source)
+    metadata: Any = array.metadata
+    try:
+        chunks, program = _bind(metadata, engine)
+    except UnsupportedError as error:
+        return _through_zarr(array, selection, out, engine, f"fallback.bind:{error.reason}")
+    try:
+        axes = axes_of(_compat.normalize_selection(selection, array.shape), array.shape)
+    except UnsupportedError as error:
+        return _through_zarr(array, selection, out, engine, f"fallback.plan:{error.reason}")
+    shape, dtype = tuple(a.count for a in axes if not a.dropped), program.stored.newbyteorder("=")
+    if out is None:
+        out = engine.empty(shape, dtype)
+    else:
+        _check_out(out, shape, dtype, engine)
+    target = out if engine.flat(out) is not None else engine.empty(shape, dtype)
+    _run(array, axes, chunks, program, engine, target, stream)
+    if target is not out:
+        out[...] = target
+    return out
+
+
+def _run(
+    array: zarr.Array[Any], axes: list[Axis], chunks: tuple[int, ...], program: Any, engine: Engine, out: Array, stream: Any
+) -> None:
+    from zarrgpu import wave
+
+    metadata, store_path = array.metadata, array.store_path
+    plan = plan_axes(axes, chunks, program.chunk_strides(chunks), out.strides)
+    keys = [metadata.encode_chunk_key(tuple(c)) for c in plan.grid.tolist()]
+    root = _compat.local_path(store_path)
+    spec = _compat.spec_of(metadata)
+    if root is not None:
+        source: Files | Objects = Files([f"{root}/{key}" for key in keys])
+    else:
+        source = Objects(
+            lambda i: _compat.getter(store_path / keys[i])(), _compat.loop(), _compat.concurrency()
+        )
+    wave.run(
+        wave.Request(
+            program=program,
+            plan=plan,
+            source=source,
+            engine=engine,
+            chunk_shape=chunks,
+            out=out,
+            fill=_compat.fill_bytes(spec, out.dtype),
+            decode_on_cpu=_compat.cpu_decoder(_compat.evolved_codecs(metadata), spec),
+            name=lambda i: _compat.name_of(store_path / keys[i]),
+            memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
+        ),
+        stream,
+    )
+
+
+def _bind(metadata: Any, engine: Engine) -> tuple[tuple[int, ...], Any]:
+    """The chunk shape and the program of an array on an engine, or `UnsupportedError`."""
+    program = bind(_compat.chain_of(_compat.evolved_codecs(metadata), _compat.spec_of(metadata)))
+    if not engine.supports(program.stored):
+        raise UnsupportedError(f"dtype {program.stored} on {engine.kind}")
+    chunks = _compat.chunk_shape(metadata)
+    if chunks is None:
+        raise UnsupportedError("chunks of several shapes")
+    return chunks, program
+
+
+def _through_zarr(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, counter: str) -> Array:
+    """Read by zarr's own pipeline on the host, then copy to the engine."""
+    count(counter)
+    if zarr.config.get("zarrgpu.strict", False):
+        raise UnsupportedError(counter.partition(":")[2])
+    host = np.asarray(_compat.read_with_zarr(array, selection))
+    count("chunks.zarr", array.nchunks if selection is Ellipsis else 1)
+    native = host.dtype.newbyteorder("=")
+    host = host.astype(native, copy=False)
+    if out is None:
+        return engine.from_host(host) if engine.supports(native) else host
+    _check_out(out, host.shape, native, engine)
+    out[...] = engine.from_host(host)
+    return out
+
+
+def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], engine: Engine) -> None:
+    if not engine.owns(out):
+        raise TypeError(f"out must be an array on {engine.name}, got {type(out).__name__}")
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(f"out must have shape {shape} and dtype {dtype}, got {out.shape} and {out.dtype}")
+
+
+def _open(source: Source) -> zarr.Array[Any]:
+    if isinstance(source, zarr.Array):
+        return source
+    return zarr.open_array(source, mode="r")  # type: ignore[no-any-return]  # zarr's own signature says less
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which stage of an array's decoding runs where.
+
+    Attributes
+    ----------
+    device : str
+        ``"host"`` or ``"cuda:N"``.
+    supported : bool
+        Whether the array has a program here; if not, it is read through zarr's own pipeline.
+    reason : str or None
+        Why not.
+    stages : tuple of str
+        A line for each stage.
+    """
+
+    device: str
+    supported: bool
+    reason: str | None
+    stages: tuple[str, ...]
+
+    def __str__(self) -> str:
+        head = f"on {self.device}" if self.supported else f"through zarr's own pipeline: {self.reason}"
+        return "\n".join([head, *(f"  {i}. {s}" for i, s in enumerate(self.stages, 1))])
+
+
+def explain(source: Source, device: str = "auto") -> Explanation:
+    """Say which stage of an array's decoding runs where, and what would send it through zarr's own pipeline.
+
+    Parameters
+    ----------
+    source : path, zarr.Array or zarr.storage.StorePath
+        The array.
+    device : str, default "auto"
+        As in `enable`.
+
+    Returns
+    -------
+    Explanation
+        ``str()`` of it is a listing.
+    """
+    engine = resolve(device)
+    array = _open(source)
+    try:
+        _, program = _bind(array.metadata, engine)
+    except UnsupportedError as error:
+        stages = ("zarr's codecs on the host",) + (("one copy to the device",) if engine.kind != "host" else ())
+        return Explanation(engine.name, False, error.reason, stages)
+    upload = ("upload: one copy a wave from pinned memory",) if engine.kind == "cuda" else ()
+    fetch = "files" if _compat.local_path(array.store_path) is not None else "the store's async API"
+    return Explanation(engine.name, True, None, (f"fetch: {fetch} into the arena", *upload, *program.describe()))

@@ -1,0 +1,163 @@
+"""The seam between what is done and where: `Engine` makes arrays and lanes, a `Lane` runs one wave at a time."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrgpu._cuda import Kernel
+
+Array = Any
+"""A numpy.ndarray on the host, a cupy.ndarray on a GPU."""
+
+ALIGN = 16
+"""Arenas, and the chunks in them, start at multiples of so many bytes and end there too."""
+
+
+def aligned(n: int) -> int:
+    """`n` bytes, rounded up to `ALIGN`."""
+    return -(-n // ALIGN) * ALIGN
+
+
+@cache
+def workers() -> ThreadPoolExecutor:
+    """The threads that read files, copy bytes and run compiled twins: as many as this process may use cores."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="zarrgpu")
+
+
+def cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
+    os.register_at_fork(after_in_child=workers.cache_clear)
+
+
+class Lane(ABC):
+    """One wave's place on an engine: its arenas, its stream, and the order of what was asked of it.
+
+    Everything but `reserve` and `wait` may return before it is done; what is asked of one lane happens in that order.
+    """
+
+    arena: npt.NDArray[np.uint8]
+    """Host memory from which uploads are fast: *fetch* writes the encoded chunks there."""
+
+    @abstractmethod
+    def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
+        """Make `arena` at least `nbytes` long, keeping its first `keep` bytes, and return it."""
+
+    @abstractmethod
+    def upload(self, used: int) -> Array:
+        """Return the source arena, ``uint8[used]`` on the engine, filled from the first `used` bytes of `arena`."""
+
+    @abstractmethod
+    def tables(self, *tables: npt.NDArray[Any]) -> tuple[Array, ...]:
+        """Return `tables` on the engine."""
+
+    @abstractmethod
+    def scratch(self, nbytes: int) -> Array:
+        """Return the scratch arena, ``uint8[nbytes]``, contents undefined."""
+
+    @abstractmethod
+    def zeros(self, n: int) -> Array:
+        """Return ``int32[n]`` of zeros."""
+
+    @abstractmethod
+    def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
+        """Run `kernel` over `n` items; array arguments are arrays of this engine."""
+
+    @abstractmethod
+    def download(self, array: Array) -> npt.NDArray[Any]:
+        """Return a host array that holds the contents of `array` after `wait`."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Return when all that was asked of this lane is done."""
+
+
+class Engine(ABC):
+    """Where a program runs.
+
+    Attributes
+    ----------
+    name : str
+        ``"host"`` or ``"cuda:N"``, as in ``device=``.
+    kind : str
+        ``"host"`` or ``"cuda"``, as in the counters.
+    """
+
+    name: str
+    kind: str
+
+    @abstractmethod
+    def supports(self, dtype: np.dtype[Any]) -> bool:
+        """Whether arrays of `dtype`, in native byte order, can live here."""
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> Array:
+        """Return a new output array."""
+
+    @abstractmethod
+    def from_host(self, array: npt.NDArray[Any]) -> Array:
+        """Return `array` as an array of this engine, copied if it must be."""
+
+    @abstractmethod
+    def owns(self, array: object) -> bool:
+        """Whether `array` is an array of this engine."""
+
+    @abstractmethod
+    def lanes(self, stream: Any = None) -> Any:
+        """Return a context manager that lends a list of lanes, ordered after the work already on `stream`."""
+
+    @abstractmethod
+    def decoders(self) -> dict[str, Kernel]:
+        """Return the kernel for each kind of stream that *locate* finds here."""
+
+    def flat(self, out: Array) -> tuple[Array, Array] | None:
+        """View a contiguous array as bytes and as words.
+
+        Returns
+        -------
+        tuple of (uint8[n], uint32[n // 4]) or None
+            None when `out` is neither C- nor F-contiguous or does not start at a multiple of `ALIGN` bytes.
+        """
+        if out.flags.c_contiguous:
+            line = out.reshape(-1)
+        elif out.flags.f_contiguous:
+            line = out.T.reshape(-1)
+        else:
+            return None
+        data = line.view(np.uint8)
+        if data.size and self.address(data) % ALIGN:
+            return None
+        return data, data[: data.size // 4 * 4].view(np.uint32)
+
+    @staticmethod
+    @abstractmethod
+    def address(array: Array) -> int:
+        """Return where the first byte of `array` lies."""
+
+
+@contextmanager
+def lent(shelf: list[list[Any]], make: Any) -> Iterator[list[Any]]:
+    """Lend a set of lanes from `shelf`, made when none is there; it goes back only after a use without error.
+
+    A lane that failed may still be writing: it is waited for, and dropped.
+    """
+    lanes = shelf.pop() if shelf else make()
+    try:
+        yield lanes
+    except BaseException:
+        for lane in lanes:
+            lane.wait()
+        raise
+    shelf.append(lanes)

@@ -1,0 +1,163 @@
+"""The engine on a GPU: cupy for memory, streams and events, numba-cuda for kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cupy
+import numpy as np
+import numpy.typing as npt
+
+from zarrgpu._cuda import Kernel, import_cuda
+from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent
+from zarrgpu.kernels import lz4_group, stored
+
+LANES = 4
+"""Waves in flight: one is fetched, one is enqueued, two decode. One decode at a time halves the throughput."""
+
+TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyKind
+
+
+class CudaLane(Lane):
+    """A non-blocking stream with pinned and device arenas that grow and are kept for the next wave."""
+
+    def __init__(self) -> None:
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self._numba = import_cuda()
+        self._numba_stream = self._numba.external_stream(self.stream.ptr)
+        self.arena = pinned(ALIGN)
+        self._source = self._scratch = None
+        self._alive: list[Any] = []  # what the stream may still use
+
+    def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
+        if nbytes > self.arena.size:
+            grown = pinned(aligned(nbytes))
+            grown[:keep] = self.arena[:keep]
+            self.arena = grown
+        return self.arena
+
+    def upload(self, used: int) -> Array:
+        self._source = self._grown(self._source, used)
+        return self._copied(self._source[: max(used, ALIGN)], self.arena[:used])
+
+    def tables(self, *tables: npt.NDArray[Any]) -> tuple[Array, ...]:
+        starts = np.cumsum([0] + [aligned(t.nbytes) for t in tables])
+        staged = pinned(max(int(starts[-1]), ALIGN))
+        for start, t in zip(starts[:-1], tables, strict=True):
+            staged[start : start + t.nbytes] = np.ascontiguousarray(t).reshape(-1).view(np.uint8)
+        with self.stream:
+            device = cupy.empty(staged.size, np.uint8)
+        self._copied(device, staged)
+        self._alive += [staged, device]
+        return tuple(
+            device[start : start + max(t.nbytes, t.itemsize)].view(t.dtype).reshape(t.shape if t.size else (1,) * t.ndim)
+            for start, t in zip(starts[:-1].tolist(), tables, strict=True)
+        )
+
+    def scratch(self, nbytes: int) -> Array:
+        self._scratch = self._grown(self._scratch, nbytes)
+        return self._scratch[: max(nbytes, ALIGN)]
+
+    def zeros(self, n: int) -> Array:
+        with self.stream:
+            array = cupy.zeros(max(n, 1), np.int32)
+        self._alive.append(array)
+        return array
+
+    def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
+        converted = tuple(self._numba.as_cuda_array(a, sync=False) if isinstance(a, cupy.ndarray) else a for a in args)
+        kernel.launch(n, converted, self._numba_stream)
+
+    def download(self, array: Array) -> npt.NDArray[Any]:
+        host = pinned(max(array.nbytes, ALIGN))
+        cupy.cuda.runtime.memcpyAsync(host.ctypes.data, array.data.ptr, array.nbytes, TO_HOST, self.stream.ptr)
+        self._alive.append(host)
+        return host[: array.nbytes].view(array.dtype).reshape(array.shape)
+
+    def wait(self) -> None:
+        self.stream.synchronize()
+        self._alive.clear()
+
+    def _grown(self, array: Array | None, nbytes: int) -> Array:
+        if array is not None and array.size >= max(nbytes, ALIGN):
+            return array
+        with self.stream:  # the old one is freed in the order of the stream
+            return cupy.empty(max(aligned(nbytes), ALIGN), np.uint8)
+
+    def _copied(self, device: Array, host: npt.NDArray[np.uint8]) -> Array:
+        cupy.cuda.runtime.memcpyAsync(device.data.ptr, host.ctypes.data, host.nbytes, TO_DEVICE, self.stream.ptr)
+        return device
+
+
+def pinned(nbytes: int) -> npt.NDArray[np.uint8]:
+    """``uint8[nbytes]`` in page-locked memory of cupy's pool."""
+    return np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+
+
+class CudaEngine(Engine):
+    """One GPU.
+
+    Parameters
+    ----------
+    index : int
+        Its number, as the driver counts.
+    """
+
+    kind = "cuda"
+
+    def __init__(self, index: int) -> None:
+        self.name = f"cuda:{index}"
+        self.index = index
+        self._shelf: list[list[Lane]] = []
+
+    def supports(self, dtype: np.dtype[Any]) -> bool:
+        return dtype.char in "?bhilqBHILQefdFD"
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> Array:
+        with cupy.cuda.Device(self.index):
+            return cupy.empty(shape, dtype.newbyteorder("="), order)
+
+    def from_host(self, array: npt.NDArray[Any]) -> Array:
+        with cupy.cuda.Device(self.index):
+            return cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+
+    def owns(self, array: object) -> bool:
+        return isinstance(array, cupy.ndarray) and array.device.id == self.index
+
+    @contextmanager
+    def lanes(self, stream: Any = None) -> Iterator[list[Lane]]:
+        numba = import_cuda()
+        with cupy.cuda.Device(self.index), numba.gpus[self.index], lent(self._shelf, self._make) as lanes:
+            before = cupy.cuda.Event(disable_timing=True)
+            before.record(cupy.cuda.get_current_stream() if stream is None else as_stream(stream))
+            for lane in lanes:
+                lane.stream.wait_event(before)
+            yield lanes
+
+    @staticmethod
+    def _make() -> list[Lane]:
+        return [CudaLane() for _ in range(LANES)]
+
+    def decoders(self) -> dict[str, Kernel]:
+        return {"lz4": lz4_group.KERNEL, "stored": stored.KERNEL}
+
+    @staticmethod
+    def address(array: Array) -> int:
+        return int(array.data.ptr)
+
+
+def as_stream(stream: Any) -> Any:
+    """The cupy stream for a cupy, torch or numba stream, an object with ``__cuda_stream__``, or a pointer."""
+    if hasattr(stream, "__cuda_stream__"):
+        pointer = stream.__cuda_stream__()[1]
+    elif isinstance(stream, cupy.cuda.Stream | cupy.cuda.ExternalStream):
+        return stream
+    else:
+        pointer = getattr(stream, "cuda_stream", None)  # torch
+        if pointer is None:
+            pointer = getattr(getattr(stream, "handle", stream), "value", getattr(stream, "handle", stream))  # numba, int
+    if pointer is not None and not isinstance(pointer, int):
+        raise TypeError(f"stream must be a cupy, torch or numba stream or a pointer, got {type(stream).__name__}")
+    return cupy.cuda.ExternalStream(pointer or 0)

@@ -1,0 +1,105 @@
+"""The engine without a GPU: NumPy arrays, compiled twins of the kernels on all cores."""
+
+from __future__ import annotations
+
+from concurrent.futures import wait
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrgpu._cuda import Kernel
+from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, cores, lent, workers
+from zarrgpu.kernels import lz4, stored
+
+LANES = 2
+"""One wave decodes while the next is fetched; a third would only take memory."""
+
+PIECES = 8
+"""Pieces of work for each core: enough that a core which drew long streams does not keep the others waiting."""
+
+
+def empty_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
+    """``uint8[nbytes]`` that starts at a multiple of `ALIGN`."""
+    block = np.empty(nbytes + ALIGN, np.uint8)
+    first = -block.ctypes.data % ALIGN
+    return block[first : first + nbytes]
+
+
+class HostLane(Lane):
+    """Runs everything at once, in the caller's time, on all cores."""
+
+    def __init__(self) -> None:
+        self.arena = empty_bytes(0)
+        self._scratch = empty_bytes(0)
+
+    def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
+        if nbytes > self.arena.size:
+            grown = empty_bytes(aligned(nbytes))
+            grown[:keep] = self.arena[:keep]
+            self.arena = grown
+        return self.arena
+
+    def upload(self, used: int) -> Array:
+        return self.arena[:used]
+
+    def tables(self, *tables: npt.NDArray[Any]) -> tuple[Array, ...]:
+        return tables
+
+    def scratch(self, nbytes: int) -> Array:
+        if nbytes > self._scratch.size:
+            self._scratch = empty_bytes(aligned(nbytes))
+        return self._scratch[:nbytes]
+
+    def zeros(self, n: int) -> Array:
+        return np.zeros(n, np.int32)
+
+    def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
+        twin = kernel.host()
+        step = max(1, -(-n // (cores() * PIECES)))
+        if n <= step:
+            twin(0, n, *args)
+            return
+        done, _ = wait([workers().submit(twin, i, min(i + step, n), *args) for i in range(0, n, step)])
+        for piece in done:
+            piece.result()
+
+    def download(self, array: Array) -> npt.NDArray[Any]:
+        return np.asarray(array)
+
+    def wait(self) -> None:
+        return None
+
+
+class HostEngine(Engine):
+    """All cores of this machine."""
+
+    name = "host"
+    kind = "host"
+
+    def __init__(self) -> None:
+        self._shelf: list[list[Lane]] = []
+
+    def supports(self, dtype: np.dtype[Any]) -> bool:
+        return dtype.kind in "biufcmM"
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> Array:
+        count = int(np.prod(shape, dtype=np.int64))
+        return empty_bytes(count * dtype.itemsize).view(dtype).reshape(shape, order=order)  # type: ignore[call-overload]  # order is C or F
+
+    def from_host(self, array: npt.NDArray[Any]) -> Array:
+        return array
+
+    def owns(self, array: object) -> bool:
+        return isinstance(array, np.ndarray)
+
+    def lanes(self, stream: Any = None) -> AbstractContextManager[list[Lane]]:
+        return lent(self._shelf, lambda: [HostLane() for _ in range(LANES)])
+
+    def decoders(self) -> dict[str, Kernel]:
+        return {"lz4": lz4.KERNEL, "stored": stored.KERNEL}
+
+    @staticmethod
+    def address(array: Array) -> int:
+        return int(array.ctypes.data)

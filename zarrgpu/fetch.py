@@ -1,0 +1,157 @@
+"""Stores -> arenas: the encoded chunks of a wave, in pinned memory. The only code that does I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrgpu.engine.base import aligned, cores, workers
+
+MISSING = -1
+"""Size of a chunk that is not in the store."""
+
+Reserve = Callable[[int], npt.NDArray[np.uint8]]
+
+
+class Source(ABC):
+    """Where the chunks of a request come from; chunk ``i`` of the request is line ``i`` of its plan."""
+
+    @abstractmethod
+    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """Bring chunks ``first:last`` into an arena.
+
+        Parameters
+        ----------
+        first, last : int
+            Chunks of the request.
+        reserve : callable
+            ``reserve(nbytes)`` gives the arena, ``uint8[>= nbytes]``.
+
+        Returns
+        -------
+        starts, sizes : int64[last - first]
+            First byte and bytes of each chunk; size `MISSING` where the store has none.
+        used : int
+            Bytes of the arena in use, a multiple of `zarrgpu.engine.base.ALIGN`.
+        """
+
+
+class Files(Source):
+    """Chunks that are files of their own.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        One for each chunk.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = paths
+
+    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        paths = self.paths[first:last]
+        sizes = np.fromiter((s for part in _spread(_sizes, paths) for s in part), np.int64, len(paths))
+        starts, used = _pack(sizes)
+        arena = memoryview(reserve(used))
+        places = list(zip(paths, starts.tolist(), sizes.tolist(), strict=True))
+        _spread(lambda part: [_read(path, arena[at : at + n]) for path, at, n in part if n > 0], places)
+        return starts, sizes, used
+
+
+class Objects(Source):
+    """Chunks that an asynchronous store gives as buffers.
+
+    Parameters
+    ----------
+    get : callable
+        ``get(i)`` gives an awaitable of chunk ``i``'s buffer (anything NumPy sees as bytes), or of None when it is missing.
+    loop : asyncio event loop
+        Where to await it; never the calling thread's.
+    concurrency : int
+        How many to await at once.
+    """
+
+    def __init__(
+        self, get: Callable[[int], Awaitable[Any | None]], loop: asyncio.AbstractEventLoop, concurrency: int
+    ) -> None:
+        self.get, self.loop, self.concurrency = get, loop, concurrency
+
+    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        found = asyncio.run_coroutine_threadsafe(self._gather(first, last), self.loop).result()
+        sizes = np.fromiter((MISSING if b is None else b.size for b in found), np.int64, last - first)
+        starts, used = _pack(sizes)
+        arena = reserve(used)
+        places = list(zip(found, starts.tolist(), strict=True))
+
+        def copy(part: Sequence[tuple[npt.NDArray[np.uint8] | None, int]]) -> None:
+            for data, at in part:
+                if data is not None:
+                    arena[at : at + data.size] = data
+
+        _spread(copy, places)
+        return starts, sizes, used
+
+    async def _gather(self, first: int, last: int) -> list[npt.NDArray[np.uint8] | None]:
+        places = asyncio.Semaphore(self.concurrency)
+
+        async def one(i: int) -> npt.NDArray[np.uint8] | None:
+            async with places:
+                data = await self.get(i)
+            return None if data is None else np.frombuffer(data, np.uint8)
+
+        async with asyncio.TaskGroup() as group:  # a failure cancels the others
+            tasks = [group.create_task(one(i)) for i in range(first, last)]
+        return [t.result() for t in tasks]
+
+
+def _pack(sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+    """Aligned places for pieces of `sizes` bytes, one after the other."""
+    ends = np.cumsum(aligned_sizes(sizes))
+    return ends - aligned_sizes(sizes), int(ends[-1]) if len(ends) else 0
+
+
+def aligned_sizes(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """`aligned` of each size, missing chunks taking no room."""
+    return -(-np.maximum(sizes, 0) // aligned(1)) * aligned(1)
+
+
+def _spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Do `work` on parts of `items` on all workers, and give the results in order."""
+    parts = min(len(items), 4 * cores())
+    if parts <= 1:
+        return [work(items)] if items else []
+    bounds = [len(items) * k // parts for k in range(parts + 1)]
+    tasks: list[Future[Any]] = [workers().submit(work, items[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [t.result() for t in tasks]
+
+
+def _sizes(paths: Sequence[str]) -> list[int]:
+    return [_size(path) for path in paths]
+
+
+def _size(path: str) -> int:
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return MISSING
+    return MISSING if found.st_mode & 0o170000 == 0o040000 else found.st_size  # a folder is no chunk
+
+
+def _read(path: str, target: memoryview) -> None:
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        done = 0
+        while done < len(target):
+            n = os.preadv(fd, [target[done:]], done)
+            if n == 0:
+                raise OSError(f"{path} became shorter while it was read: {done} of {len(target)} bytes")
+            done += n
+    finally:
+        os.close(fd)

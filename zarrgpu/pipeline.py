@@ -1,0 +1,229 @@
+"""zarr's codec pipeline: ``z[...]`` through programs of ours, and zarr's own pipeline for everything that has none.
+
+Reads are planned at once for the whole request and run on a thread of ours, since zarr calls `read` on its event loop's.
+The output decides the engine: a device array is filled by that device, a host array by the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Self
+
+import numpy as np
+import zarr
+from zarr.abc.codec import Codec, CodecPipeline, GetResult
+from zarr.abc.store import ByteGetter, ByteSetter, Store
+from zarr.buffer import cpu
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer, NDBuffer
+from zarr.core.codec_pipeline import BatchedCodecPipeline
+from zarr.registry import register_pipeline
+
+from zarrgpu import _compat
+from zarrgpu._counters import count
+from zarrgpu.chain import Program, bind
+from zarrgpu.engine import resolve
+from zarrgpu.errors import UnsupportedError
+from zarrgpu.fetch import Files, Objects, Source
+from zarrgpu.plan import plan_batch
+
+ReadItem = tuple[ByteGetter, ArraySpec, Any, Any, bool]
+WriteItem = tuple[ByteSetter, ArraySpec, Any, Any, bool]
+
+REQUESTS = 64
+"""Requests that may run at once; more wait for a thread."""
+
+
+@cache
+def _requests() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(REQUESTS, thread_name_prefix="zarrgpu-request")
+
+
+@dataclass(frozen=True)
+class GpuCodecPipeline(CodecPipeline):
+    """A codec pipeline that decodes on the device which holds the output.
+
+    Parameters
+    ----------
+    zarr : BatchedCodecPipeline
+        zarr's own pipeline for the same codecs: it validates, writes, and reads what has no program.
+    """
+
+    zarr: BatchedCodecPipeline
+
+    @classmethod
+    def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
+        """Make a pipeline of a codec chain."""
+        return cls(BatchedCodecPipeline.from_codecs(_compat.host_codecs(codecs)))
+
+    @classmethod
+    def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> Self:
+        """Make the pipeline of an array, its codecs evolved to the array's chunks."""
+        spec = _compat.spec_of(array_metadata)
+        return cls.from_codecs(_compat.codecs_of(array_metadata)).evolve_from_array_spec(spec)
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+        """Fill in what the codecs infer from an array's spec."""
+        return type(self)(self.zarr.evolve_from_array_spec(array_spec))
+
+    def __iter__(self) -> Iterator[Codec]:
+        return iter(self.zarr)
+
+    @property
+    def supports_partial_decode(self) -> bool:
+        """Whether parts of a chunk can be read without the rest."""
+        return self.zarr.supports_partial_decode
+
+    @property
+    def supports_partial_encode(self) -> bool:
+        """Whether parts of a chunk can be written without the rest."""
+        return self.zarr.supports_partial_encode
+
+    def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:
+        """Raise when a codec does not fit the array's metadata."""
+        self.zarr.validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
+
+    def compute_encoded_size(self, byte_length: int, array_spec: ArraySpec) -> int:
+        """Return the encoded size of a chunk of `byte_length` bytes; `NotImplementedError` where it varies."""
+        return self.zarr.compute_encoded_size(byte_length, array_spec)
+
+    async def decode(self, chunk_bytes_and_specs: Iterable[tuple[Buffer | None, ArraySpec]]) -> Iterable[NDBuffer | None]:
+        """Decode chunks on the host, into the buffers that their specs ask for."""
+        pairs = list(chunk_bytes_and_specs)
+        decoded = await self.zarr.decode([(_host_bytes(b), _compat.replace_prototype(s)) for b, s in pairs])
+        return [
+            None if chunk is None else spec.prototype.nd_buffer.from_numpy_array(chunk.as_numpy_array())
+            for chunk, (_, spec) in zip(decoded, pairs, strict=True)
+        ]
+
+    async def encode(self, chunk_arrays_and_specs: Iterable[tuple[NDBuffer | None, ArraySpec]]) -> Iterable[Buffer | None]:
+        """Encode chunks on the host, into the buffers that their specs ask for."""
+        pairs = list(chunk_arrays_and_specs)
+        encoded = await self.zarr.encode([(_host_array(a), _compat.replace_prototype(s)) for a, s in pairs])
+        return [
+            None if data is None else spec.prototype.buffer.from_bytes(data.as_numpy_array())
+            for data, (_, spec) in zip(encoded, pairs, strict=True)
+        ]
+
+    async def read(
+        self, batch_info: Iterable[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> tuple[GetResult, ...]:
+        """Read chunks into `out`.
+
+        Raises
+        ------
+        ChunkError
+            For a chunk that neither our decoders nor zarr's can decode.
+        UnsupportedError
+            When `enable` was told to be strict and the read has no program.
+        """
+        batch = list(batch_info)
+        if not batch:
+            return ()
+        try:
+            request = self._request(batch, out, drop_axes)
+        except UnsupportedError:
+            if zarr.config.get("zarrgpu.strict", False):
+                raise
+            count("chunks.zarr", len(batch))
+            return await self._read_through_zarr(batch, out, drop_axes)
+        present = await asyncio.get_running_loop().run_in_executor(_requests(), request)
+        return tuple(GetResult(status="present" if p else "missing") for p in present)
+
+    async def write(
+        self, batch_info: Iterable[WriteItem], value: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> None:
+        """Encode chunks on the host by zarr's own pipeline and write them."""
+        batch = [(setter, _compat.replace_prototype(spec), *rest) for setter, spec, *rest in batch_info]
+        host = _host_array(value)
+        assert host is not None
+        await self.zarr.write(batch, host, drop_axes)  # type: ignore[arg-type]  # the tuples' tails are as they came
+
+    def _request(self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...]) -> Any:
+        """A function that runs the read, or `UnsupportedError`, counted."""
+        spec = batch[0][1]
+        array = out._data
+        engine = resolve("host" if isinstance(array, np.ndarray) else f"cuda:{array.device.id}")
+        try:
+            program = self._bind(spec)
+            if not engine.supports(array.dtype) or array.dtype != program.stored.newbyteorder(array.dtype.byteorder):
+                raise UnsupportedError(f"dtype {array.dtype} on {engine.kind}")
+            if any(item[1] is not spec and item[1].shape != spec.shape for item in batch):
+                raise UnsupportedError("chunks of several shapes")
+        except UnsupportedError as error:
+            count(f"fallback.bind:{error.reason}")
+            raise
+        # what the kernels cannot write to is read into a contiguous array and copied
+        target = array if engine.flat(array) is not None else engine.empty(array.shape, array.dtype)
+        try:
+            if drop_axes:
+                raise UnsupportedError("selection by arrays")
+            plan = plan_batch(
+                [(item[2], item[3]) for item in batch], spec.shape, program.chunk_strides(spec.shape), target.strides
+            )
+        except UnsupportedError as error:
+            count(f"fallback.plan:{error.reason}")
+            raise
+        getters = [item[0] for item in batch]
+        source = source_of(getters, asyncio.get_running_loop())
+
+        def run() -> Any:
+            from zarrgpu import wave
+
+            present = wave.run(
+                wave.Request(
+                    program=program,
+                    plan=plan,
+                    source=source,
+                    engine=engine,
+                    chunk_shape=spec.shape,
+                    out=target,
+                    fill=_compat.fill_bytes(spec, target.dtype),
+                    decode_on_cpu=_compat.cpu_decoder(self.zarr, spec),
+                    name=lambda i: _compat.name_of(getters[i]),
+                    memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
+                )
+            )
+            if target is not array:
+                array[...] = target
+            return present
+
+        return run
+
+    def _bind(self, spec: ArraySpec) -> Program:
+        return bind(_compat.chain_of(self.zarr, spec))
+
+    async def _read_through_zarr(self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...]) -> tuple[GetResult, ...]:
+        """Read by zarr's own pipeline into host memory, then into `out` in one copy."""
+        items: Any = [(getter, _compat.replace_prototype(spec), *rest) for getter, spec, *rest in batch]
+        if isinstance(out._data, np.ndarray):
+            return await self.zarr.read(items, cpu.NDBuffer(out._data), drop_axes)
+        dtype = batch[0][1].dtype.to_native_dtype()
+        host = cpu.NDBuffer.empty(shape=out.shape, dtype=dtype)
+        results = await self.zarr.read(items, host, drop_axes)
+        out[...] = host
+        return results
+
+
+def source_of(getters: list[Any], loop: asyncio.AbstractEventLoop) -> Source:
+    """Where to fetch chunks from: files for a plain local store, else whatever the getters give, awaited on `loop`."""
+    paths = [_compat.local_path(g) for g in getters]
+    if None not in paths:
+        return Files([p for p in paths if p is not None])
+    gets = [_compat.getter(g) for g in getters]
+    return Objects(lambda i: gets[i](), loop, _compat.concurrency())
+
+
+def _host_bytes(data: Buffer | None) -> Buffer | None:
+    return None if data is None else cpu.Buffer.from_array_like(data.as_numpy_array())
+
+
+def _host_array(array: NDBuffer | None) -> NDBuffer | None:
+    return None if array is None else cpu.NDBuffer.from_numpy_array(array.as_numpy_array())
+
+
+register_pipeline(GpuCodecPipeline)
