@@ -17,12 +17,14 @@ fresh_python() {
 }
 
 environment=${VIRTUAL_ENV:-$PWD/.venv-ci}
-# The metadata in an environment are those of this pyproject.toml in this folder, or it is installed again.
-stamp="$PWD $(cksum <pyproject.toml)"
-if [ "$stamp" != "$(cat "$environment/.zarrgpu" 2>/dev/null)" ]; then
-    [ -n "${VIRTUAL_ENV:-}" ] || "$(fresh_python)" -m venv --clear "$environment"
+wanted="$PWD $(cksum <pyproject.toml)"
+held=$(cat "$environment/.zarrgpu" 2>/dev/null || true)
+if [ "$held" != "$wanted" ]; then
+    if [ -z "${VIRTUAL_ENV:-}" ] && [ "${held% * *}" != "$PWD" ]; then
+        "$(fresh_python)" -m venv --clear "$environment"
+    fi
     "$environment/bin/python" -m pip install -q --upgrade 'pip>=25.1'
     "$environment/bin/python" -m pip install -q --editable '.[cli]' --group test
-    echo "$stamp" >"$environment/.zarrgpu"
+    echo "$wanted" >"$environment/.zarrgpu"
 fi
 export VIRTUAL_ENV=$environment PATH="$environment/bin:$PATH"
