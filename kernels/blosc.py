@@ -11,10 +11,10 @@ Format: c-blosc 1.x, README_HEADER.rst, and what its decompressor does where tha
            8-11  block size       bytes
            12-15 encoded bytes, header included
            16-   first byte of each block, one int32 a block; nothing of the kind in a stored chunk
-    block        one or `typesize` streams, each an int32 size and so many bytes; a stream as long as it decodes to is stored
+    block        one or `typesize` streams, each an int32 size and so many bytes; one as long as it decodes to is stored
 
-A block is split into `typesize` streams when flag 16 is clear, the typesize is at most 16, the block is a full one and has
-at least 128 bytes for each byte of the type. Chunks from before the flag existed follow the same rule with it clear.
+A block is split into `typesize` streams when flag 16 is clear, the typesize is at most 16, the block is a full one and
+has at least 128 bytes for each byte of the type. Chunks from before the flag existed follow the same rule with it clear.
 
 `SCAN` arguments
 
@@ -35,8 +35,8 @@ streams ``int64[s, STREAM_COLUMNS]`` written
 status ``int32[c]``                 `BAD_BOUNDS` written where a block or a stream lies outside its chunk
 ====== ============================ ==========================================================================
 
-Arrays do not overlap. Reads stay inside the chunk's bytes, which must lie inside the arena (else `BAD_TABLE`). A chunk whose
-status is not `OK` has no streams.
+Arrays do not overlap. Reads stay inside the chunk's bytes, which must lie inside the arena (else `BAD_TABLE`). The
+streams of a chunk whose status is not `OK` must not be used.
 """
 
 from __future__ import annotations
@@ -131,7 +131,15 @@ def make_scan(target: Target, lanes: int) -> Any:
             return
         flags, typesize = np.int64(source[start + 2]), np.int64(source[start + 3])
         nbytes, block, encoded = int32_at(source, start + 4), int32_at(source, start + 8), int32_at(source, start + 12)
-        if source[start] != 2 or flags & 8 or typesize == 0 or block <= 0 or block > nbytes or block > MAX_BLOCK or encoded < HEADER:
+        if (
+            source[start] != 2
+            or flags & 8
+            or typesize == 0
+            or block <= 0
+            or block > nbytes
+            or block > MAX_BLOCK
+            or encoded < HEADER
+        ):
             status[i] = BAD_HEADER
             return
         if encoded > size:
@@ -208,7 +216,11 @@ def make_streams(target: Target, lanes: int) -> Any:
     return body
 
 
-_BYTES, _LINE, _STATUS = types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C"), types.Array(types.int32, 1, "C")
+_BYTES, _LINE, _STATUS = (
+    types.Array(types.uint8, 1, "C"),
+    types.Array(types.int64, 1, "C"),
+    types.Array(types.int32, 1, "C"),
+)
 _TABLE = types.Array(types.int64, 2, "C")
 
 SCAN = Kernel("blosc_scan", make_scan, (_BYTES, _TABLE, _TABLE, _LINE, _STATUS))

@@ -21,7 +21,7 @@ Tables are C-contiguous ``int64[n, columns]``; every offset and size is in bytes
 ``S_CHUNK``  line of ``chunks`` that the stream belongs to
 ===========  ==========================================================================
 
-``layouts``: one line per chunk, made by *locate*, read by *assemble*: where element bytes lie before they are unshuffled.
+``layouts``: one line per chunk, made by *locate*, read by *assemble*: where its bytes lie before they are unshuffled.
 
 ============  =========================================================================
 ``L_ARENA``   `SOURCE` or `SCRATCH`: the arena that holds the chunk; `FILL`: there is none, the chunk is missing
@@ -105,4 +105,4 @@ class Status(IntEnum):
     BAD_TABLE = 9
     """A table points outside an arena: a fault of the caller, never of the data."""
     CUT_SHORT = 10
-    """The chunk has fewer bytes than its header says. Final: c-blosc would read past the end and may call that success."""
+    """The chunk has fewer bytes than its header says. Final: c-blosc would read past the end, and may succeed."""

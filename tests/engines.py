@@ -67,13 +67,19 @@ def smooth(shape: tuple[int, ...], dtype: Any = "f4", seed: int = 0) -> npt.NDAr
     return array.astype(dtype).reshape(shape)
 
 
-def blosc(zarr_format: int, itemsize: int, shuffle: int = 1, cname: str = "lz4", clevel: int = 5, blocksize: int = 0) -> Any:
+def blosc(
+    zarr_format: int, itemsize: int, shuffle: int = 1, cname: str = "lz4", clevel: int = 5, blocksize: int = 0
+) -> Any:
     """A Blosc compressor for an array of either format."""
     if zarr_format == 2:
         return Blosc(cname, clevel, shuffle, blocksize)
     names = ("noshuffle", "shuffle", "bitshuffle")
     return zarr.codecs.BloscCodec(
-        typesize=itemsize, cname=cname, clevel=clevel, shuffle=names[shuffle], blocksize=blocksize  # type: ignore[arg-type]  # literals
+        typesize=itemsize,
+        cname=cname,
+        clevel=clevel,
+        shuffle=names[shuffle],
+        blocksize=blocksize,  # type: ignore[arg-type]  # literals
     )
 
 

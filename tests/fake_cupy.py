@@ -1,8 +1,8 @@
 """A stand-in for cupy in host memory, so that the CUDA engine and its buffers run where there is no GPU.
 
-Only what zarrgpu uses is here, and it is strict where cupy is: a device array is never taken for a host array by accident,
-dtypes that cupy lacks are refused, and asynchronous copies really are late - they happen when the stream is waited for or
-when a kernel is launched on it -, so that memory which is reused too soon shows.
+Only what zarrgpu uses is here, and it is strict where cupy is: a device array is never taken for a host array by
+accident, dtypes that cupy lacks are refused, and asynchronous copies really are late - they happen when the stream is
+waited for or when a kernel is launched -, so that memory which is reused too soon shows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 DTYPES = "?bhilqBHILQefdFD"
 
 
-class ndarray:  # noqa: N801  # cupy's name
+class ndarray:  # cupy's name
     """A device array: NumPy inside, but not one."""
 
     def __init__(self, inner: Any) -> None:
@@ -33,7 +33,11 @@ class ndarray:  # noqa: N801  # cupy's name
     nbytes = property(lambda self: self._inner.nbytes)
     itemsize = property(lambda self: self._inner.itemsize)
     strides = property(lambda self: self._inner.strides)
-    flags = property(lambda self: types.SimpleNamespace(c_contiguous=self._inner.flags.c_contiguous, f_contiguous=self._inner.flags.f_contiguous))
+    flags = property(
+        lambda self: types.SimpleNamespace(
+            c_contiguous=self._inner.flags.c_contiguous, f_contiguous=self._inner.flags.f_contiguous
+        )
+    )
     T = property(lambda self: ndarray(self._inner.T))
     data = property(lambda self: types.SimpleNamespace(ptr=self._inner.ctypes.data))
     device = property(lambda self: types.SimpleNamespace(id=0))
@@ -42,8 +46,17 @@ class ndarray:  # noqa: N801  # cupy's name
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`.")
 
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy's functions on device arrays give device arrays."""
+        kwargs.pop("like", None)
+        result = function(*(a._inner if isinstance(a, ndarray) else a for a in args), **kwargs)
+        return asarray(result) if isinstance(result, np.ndarray) else result
+
     def get(self) -> Any:
         return self._inner.copy()
+
+    def __bool__(self) -> bool:
+        return bool(self._inner)
 
     def __len__(self) -> int:
         return len(self._inner)

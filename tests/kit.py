@@ -1,4 +1,4 @@
-"""What kernel tests share: run a `Kernel` on every lane of this machine, surround slots with guard bytes, mutate streams."""
+"""What kernel tests share: `run` a `Kernel` on every lane of this machine, guard bytes, mutated streams."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compiled host twins on disk: numba's own cache, under a key that covers all that a kernel is made of.
 
-numba caches a function by its own file and code; a twin is a generated loop around a closure, so that its key here is the
-text of every kernel and of the targets instead. ``NUMBA_CACHE_DIR`` says where the files go, as for numba.
+numba caches a function by its own file and code; a twin is a generated loop around a closure, so that its key here is
+the text of every kernel and of the targets instead. ``NUMBA_CACHE_DIR`` says where the files go, as for numba.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _TwinCache(FunctionCache):  # type: ignore[misc]  # numba has no types
 
 
 def keep_on_disk(dispatcher: Any, name: str) -> Any:
-    """Make a dispatcher look for compiled code on disk first, and leave it there; `name` tells twins of one file apart."""
+    """Make a dispatcher look for compiled code on disk, and leave it there; `name` tells twins of one file apart."""
     try:
         dispatcher._cache = _TwinCache(dispatcher.py_func, name)
     except RuntimeError:  # no folder can be written to: compiled again in each process

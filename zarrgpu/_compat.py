@@ -1,11 +1,11 @@
-"""What zarrgpu needs of zarr's internals, in one place; with `zarrgpu.pipeline` the only one that touches ``zarr.core``."""
+"""What zarrgpu needs of zarr's internals: with `zarrgpu.pipeline` the only place that touches ``zarr.core``."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -147,11 +147,30 @@ def local_path(getter: Any) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class HostGetter:
+    """A byte getter that is not a store's, such as the sharding codec's, which serves the configured buffers only."""
+
+    inner: Any
+
+    async def get(self, prototype: Any, byte_range: Any = None) -> Any:
+        """The bytes in host memory, or None."""
+        data = await self.inner.get(default_buffer_prototype(), byte_range)
+        return None if data is None else prototype.buffer.from_array_like(data.as_numpy_array())
+
+
+def host_getter(byte_getter: Any) -> Any:
+    """`byte_getter`, made to serve host buffers."""
+    return byte_getter if isinstance(byte_getter, StorePath) else HostGetter(byte_getter)
+
+
 def getter(byte_getter: Any) -> Callable[[], Awaitable[Any | None]]:
     """``get()`` that awaits the encoded bytes of a chunk, in host memory, or None."""
 
+    served = host_getter(byte_getter)
+
     async def get() -> Any | None:
-        data = await byte_getter.get(cpu_prototype)
+        data = await served.get(cpu_prototype)
         return None if data is None else data.as_numpy_array()
 
     return get
@@ -166,9 +185,8 @@ def name_of(byte_getter: Any) -> tuple[str, str]:
 
 def read_with_zarr(array: zarr.Array[Any], selection: Any) -> Any:
     """``array[selection]`` through zarr's own pipeline, in host memory, however the array was opened."""
-    plain = zarr.Array(
-        zarr.AsyncArray(array.metadata, array.store_path, array.async_array.config)
-    )
+    inner: Any = array.async_array
+    plain: Any = zarr.Array(type(inner)(array.metadata, array.store_path, inner.config))
     pipeline = BatchedCodecPipeline.from_codecs(host_codecs(codecs_of(array.metadata)))
     object.__setattr__(plain.async_array, "codec_pipeline", pipeline.evolve_from_array_spec(spec_of(array.metadata)))
     fields, pure = pop_fields(selection)
@@ -176,15 +194,15 @@ def read_with_zarr(array: zarr.Array[Any], selection: Any) -> Any:
     if is_pure_fancy_indexing(pure, array.ndim):
         arrays = replace_lists(ensure_tuple(pure))
         if is_mask_selection(arrays, array.shape):
-            return plain.get_mask_selection(arrays, **options)  # type: ignore[arg-type]  # a mask, as checked
-        return plain.get_coordinate_selection(arrays, **options)  # type: ignore[arg-type]  # zarr checks them
+            return plain.get_mask_selection(arrays, **options)
+        return plain.get_coordinate_selection(arrays, **options)
     if is_pure_orthogonal_indexing(pure, array.ndim):
         return plain.get_orthogonal_selection(pure, **options)
     return plain.get_basic_selection(pure, **options)
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """zarr's event loop, which runs on a thread of its own."""
+    """Zarr's event loop, which runs on a thread of its own."""
     return _get_loop()
 
 
@@ -207,9 +225,4 @@ def normalize_selection(selection: Any, shape: tuple[int, ...]) -> list[Any]:
     if any(isinstance(s, bool | np.bool_) for s in items):
         raise UnsupportedError("selection by arrays")
     full = replace_ellipsis(selection, shape)
-    return [
-        s if isinstance(s, slice) else normalize_integer_selection(s, n)  # type: ignore[arg-type]  # an int, as checked
-        for s, n in zip(full, shape, strict=True)
-    ]
-
-
+    return [s if isinstance(s, slice) else normalize_integer_selection(s, n) for s, n in zip(full, shape, strict=True)]

@@ -22,10 +22,10 @@ def counters() -> dict[str, int]:
     Returns
     -------
     dict of str to int
-        ``chunks.cuda`` and ``chunks.host``: chunks that a program of ours read on that engine, missing ones included;
+        ``chunks.cuda`` and ``chunks.host``: chunks that a program of ours read on that engine, missing ones too;
         ``chunks.zarr``: chunks read through zarr's own pipeline; ``fallback.bind:<reason>``: requests that went there
         because of their codecs, dtype or device; ``fallback.plan:<reason>``: because of their selection;
-        ``fallback.check:<reason>``: single chunks that numcodecs decoded on the host; ``mismatch``: those among them that
+        ``fallback.check:<reason>``: chunks that zarr's codecs decoded on the host; ``mismatch``: those among them that
         our decoder should have decoded.
     """
     with _lock:

@@ -37,8 +37,9 @@ def import_cuda() -> ModuleType:
     if missing:
         np.row_stack = np.vstack  # type: ignore[attr-defined]  # removed in NumPy 2.5, its stub too
     try:
-        from numba import cuda
+        from numba import cuda as module
 
+        cuda: ModuleType = module
         if not cuda.config.ENABLE_CUDASIM:
             import numba.cuda.np.arrayobj  # noqa: F401  # for its registrations, which need row_stack
     finally:
@@ -67,16 +68,18 @@ class Target:
     sync : callable
         ``sync()`` makes the stores of the lanes of a warp visible to each other. Does nothing with one lane.
     permute : callable
-        ``permute(a, b, selector) -> uint32``: four bytes picked out of the eight of ``b:a`` by the low three bits of each
-        nibble of `selector`; PTX ``prmt.b32``.
+        ``permute(a, b, selector) -> uint32``: four bytes picked out of the eight of ``b:a`` by the low three bits of
+        each nibble of `selector`; PTX ``prmt.b32``.
     load : callable
-        ``load(array, i, wanted, other) -> uint32``: ``array[i]`` if `wanted`, else `other`; one predicated load. The array
-        is ``uint8[]`` or ``uint32[]`` in global memory, `i` unsigned.
+        ``load(array, i, wanted, other) -> uint32``: ``array[i]`` if `wanted`, else `other`; one predicated load. The
+        array is ``uint8[]`` or ``uint32[]`` in global memory, `i` unsigned.
     store16 : callable
-        ``store16(words, i, a, b, c, d)``: four uint32 to ``words[i:i+4]``, a single 16-byte store. `i` is a multiple of four
-        and ``words`` is 16-byte aligned.
+        ``store16(words, i, a, b, c, d)``: four uint32 to ``words[i:i+4]``, a single 16-byte store. `i` is a multiple of
+        four and ``words`` is 16-byte aligned.
     prefetch : callable
         ``prefetch(array, i, wanted)``: bring the cache line of ``array[i]`` into L2.
+    bytes_of : callable
+        ``bytes_of(words) -> uint8[]``: the bytes of a ``uint32[]``. A GPU's kernel then keeps one address for the two.
     """
 
     name: str
@@ -87,6 +90,7 @@ class Target:
     load: Callable[..., Any]
     store16: Callable[..., None]
     prefetch: Callable[..., None]
+    bytes_of: Callable[[Any], Any]
 
 
 @cache
@@ -119,8 +123,12 @@ def host() -> Target:
     def prefetch(array, i, wanted):  # type: ignore[no-untyped-def]  # typed by numba
         return None
 
+    def bytes_of(words):  # type: ignore[no-untyped-def]  # typed by numba
+        return words.view(np.uint8)
+
     device = numba.njit(error_model="numpy", nogil=True)
-    return Target("host", device, None, inline(sync), inline(permute), inline(load), inline(store16), inline(prefetch))
+    primitives = (inline(f) for f in (sync, permute, load, store16, prefetch, bytes_of))
+    return Target("host", device, None, *primitives)
 
 
 @cache
@@ -151,10 +159,13 @@ def simulator() -> Target:
     def prefetch(array: Any, i: Any, wanted: Any) -> None:
         return None
 
+    def bytes_of(words: Any) -> Any:
+        return words.view(np.uint8)
+
     def sync() -> None:
         cuda.syncwarp()
 
-    return Target("sim", lambda f: f, cuda, sync, permute, load, store16, prefetch)
+    return Target("sim", lambda f: f, cuda, sync, permute, load, store16, prefetch, bytes_of)
 
 
 @cache
@@ -162,6 +173,7 @@ def gpu() -> Target:
     """The target of a real GPU, its primitives given to LLVM as inline PTX."""
     cuda = import_cuda()
     from llvmlite import ir
+    from numba.core.cgutils import pack_array
     from numba.cuda.extending import intrinsic
 
     u32, u64, void = ir.IntType(32), ir.IntType(64), ir.VoidType()
@@ -178,18 +190,24 @@ def gpu() -> Target:
     @intrinsic
     def permute(typing_context, a, b, selector):  # type: ignore[no-untyped-def]  # numba reads the names
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            asm = ir.InlineAsm(ir.FunctionType(u32, [u32] * 3), "prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", side_effect=False)
+            asm = ir.InlineAsm(
+                ir.FunctionType(u32, [u32] * 3), "prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", side_effect=False
+            )
             return builder.call(asm, args)
 
         return types.uint32(types.uint32, types.uint32, types.uint32), codegen
 
     @intrinsic
     def load(typing_context, array, i, wanted, other):  # type: ignore[no-untyped-def]  # numba reads the names
-        ptx = f"{{ .reg .pred p; setp.ne.u32 p, $2, 0; mov.u32 $0, $3; @p ld.global.u{array.dtype.bitwidth} $0, [$1]; }}"
+        ptx = (
+            f"{{ .reg .pred p; setp.ne.u32 p, $2, 0; mov.u32 $0, $3; @p ld.global.u{array.dtype.bitwidth} $0, [$1]; }}"
+        )
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             asm = ir.InlineAsm(ir.FunctionType(u32, [u64, u32, u32]), ptx, "=r,l,r,r,~{memory}", side_effect=True)
-            return builder.call(asm, [address(context, builder, sig.args[0], args[0], args[1]), flag(builder, args[2]), args[3]])
+            return builder.call(
+                asm, [address(context, builder, sig.args[0], args[0], args[1]), flag(builder, args[2]), args[3]]
+            )
 
         return types.uint32(array, i, types.boolean, types.uint32), codegen
 
@@ -197,7 +215,9 @@ def gpu() -> Target:
     def store16(typing_context, words, i, a, b, c, d):  # type: ignore[no-untyped-def]  # numba reads the names
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             kind = ir.FunctionType(void, [u64, u32, u32, u32, u32])
-            asm = ir.InlineAsm(kind, "st.global.v4.u32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}", side_effect=True)
+            asm = ir.InlineAsm(
+                kind, "st.global.v4.u32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r,~{memory}", side_effect=True
+            )
             builder.call(asm, [address(context, builder, sig.args[0], args[0], args[1]), *args[2:]])
             return context.get_dummy_value()
 
@@ -214,13 +234,28 @@ def gpu() -> Target:
 
         return types.void(array, i, types.boolean), codegen
 
+    @intrinsic
+    def bytes_of(typing_context, words):  # type: ignore[no-untyped-def]  # numba reads the names
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            old = context.make_array(sig.args[0])(context, builder, args[0])
+            new = context.make_array(sig.return_type)(context, builder)
+            one = ir.Constant(old.nitems.type, 1)
+            new.data = builder.bitcast(old.data, new.data.type)
+            new.nitems = builder.mul(old.nitems, ir.Constant(old.nitems.type, 4))
+            new.itemsize = one
+            new.shape, new.strides = pack_array(builder, [new.nitems]), pack_array(builder, [one])
+            new.meminfo, new.parent = old.meminfo, old.parent
+            return new._getvalue()
+
+        return types.Array(types.uint8, 1, "C")(words), codegen
+
     device = cuda.jit(device=True)
 
     @device
     def sync() -> None:
         cuda.syncwarp(0xFFFFFFFF)
 
-    return Target("cuda", device, cuda, sync, permute, load, store16, prefetch)
+    return Target("cuda", device, cuda, sync, permute, load, store16, prefetch, bytes_of)
 
 
 def cuda_target() -> Target:

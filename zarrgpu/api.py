@@ -58,8 +58,8 @@ class Enabled:
 def enable(device: str = "auto", memory_limit: int | None = None, strict: bool = False) -> Enabled:
     """Make zarr read through zarrgpu: arrays opened from now on give arrays of `device` when they are indexed.
 
-    zarr fixes an array's pipeline when it is opened: arrays opened before keep theirs and must be reopened; arrays opened
-    while this is in force keep ours afterwards, and read into whatever buffers zarr is then configured for.
+    zarr fixes an array's pipeline when it is opened: arrays opened before keep theirs and must be reopened; arrays
+    opened while this is in force keep ours afterwards, and read into whatever buffers zarr is then configured for.
 
     Parameters
     ----------
@@ -120,21 +120,21 @@ def read(
     source : path, zarr.Array or zarr.storage.StorePath
         The array.
     selection : optional
-        Ints and slices with positive steps, as in ``z[selection]``; all of the array by default. Other selections go through
-        zarr's own indexing.
+        Ints and slices with positive steps, as in ``z[selection]``; all of the array by default. Other selections go
+        through zarr's own indexing.
     out : array, optional
         An array of the device to write to, of the selection's shape and the array's dtype in native byte order.
     device : str, default "auto"
         As in `enable`.
     stream : optional
-        A CUDA stream (cupy's, numba's, torch's, or a pointer): the read starts after the work that is already on it. The
-        current cupy stream by default. The result is complete when this function returns.
+        A CUDA stream (cupy's, numba's, torch's, or a pointer): the read starts after the work that is already on it.
+        The current cupy stream by default. The result is complete when this function returns.
 
     Returns
     -------
     numpy.ndarray or cupy.ndarray
-        In native byte order, 0-d where every axis was selected by an int. `out`, if that was given. Strings, objects and other
-        dtypes that a GPU cannot hold come as NumPy arrays on every device.
+        In native byte order, 0-d where every axis was selected by an int. `out`, if that was given. Strings, objects
+        and other dtypes that a GPU cannot hold come as NumPy arrays on every device.
 
     Raises
     ------
@@ -171,7 +171,13 @@ def read(
 
 
 def _run(
-    array: zarr.Array[Any], axes: list[Axis], chunks: tuple[int, ...], program: Any, engine: Engine, out: Array, stream: Any
+    array: zarr.Array[Any],
+    axes: list[Axis],
+    chunks: tuple[int, ...],
+    program: Any,
+    engine: Engine,
+    out: Array,
+    stream: Any,
 ) -> None:
     from zarrgpu import wave
 
@@ -183,9 +189,7 @@ def _run(
     if root is not None:
         source: Files | Objects = Files([f"{root}/{key}" for key in keys])
     else:
-        source = Objects(
-            lambda i: _compat.getter(store_path / keys[i])(), _compat.loop(), _compat.concurrency()
-        )
+        source = Objects(lambda i: _compat.getter(store_path / keys[i])(), _compat.loop(), _compat.concurrency())
     wave.run(
         wave.Request(
             program=program,
@@ -240,7 +244,7 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], engine: E
 def _open(source: Source) -> zarr.Array[Any]:
     if isinstance(source, zarr.Array):
         return source
-    return zarr.open_array(source, mode="r")  # type: ignore[no-any-return]  # zarr's own signature says less
+    return zarr.open_array(source, mode="r")
 
 
 @dataclass(frozen=True)

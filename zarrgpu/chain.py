@@ -63,7 +63,11 @@ class Program:
 
     def swap(self, dtype: np.dtype[Any]) -> int:
         """Bytes that are reversed together on the way into an output of `dtype`; 0 when none are."""
-        return 0 if self.stored.isnative == dtype.isnative else self.stored.itemsize // (2 if self.stored.kind == "c" else 1)
+        return (
+            0
+            if self.stored.isnative == dtype.isnative
+            else self.stored.itemsize // (2 if self.stored.kind == "c" else 1)
+        )
 
     def describe(self) -> list[str]:
         """Lines for ``explain()``: each stage and what is folded into assemble."""

@@ -7,7 +7,8 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from itertools import pairwise
+from typing import Any, override
 
 import numpy as np
 import numpy.typing as npt
@@ -55,13 +56,14 @@ class Files(Source):
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
 
+    @override
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         paths = self.paths[first:last]
         sizes = np.fromiter((s for part in _spread(_sizes, paths) for s in part), np.int64, len(paths))
         starts, used = _pack(sizes)
         arena = memoryview(reserve(used))
         places = list(zip(paths, starts.tolist(), sizes.tolist(), strict=True))
-        _spread(lambda part: [_read(path, arena[at : at + n]) for path, at, n in part if n > 0], places)
+        _spread(lambda part: _read_all(part, arena), places)
         return starts, sizes, used
 
 
@@ -71,7 +73,7 @@ class Objects(Source):
     Parameters
     ----------
     get : callable
-        ``get(i)`` gives an awaitable of chunk ``i``'s buffer (anything NumPy sees as bytes), or of None when it is missing.
+        ``get(i)`` gives an awaitable of chunk ``i``'s bytes, an ``uint8[]``, or of None when it is missing.
     loop : asyncio event loop
         Where to await it; never the calling thread's.
     concurrency : int
@@ -83,6 +85,7 @@ class Objects(Source):
     ) -> None:
         self.get, self.loop, self.concurrency = get, loop, concurrency
 
+    @override
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         found = asyncio.run_coroutine_threadsafe(self._gather(first, last), self.loop).result()
         sizes = np.fromiter((MISSING if b is None else b.size for b in found), np.int64, last - first)
@@ -106,9 +109,13 @@ class Objects(Source):
                 data = await self.get(i)
             return None if data is None else np.frombuffer(data, np.uint8)
 
-        async with asyncio.TaskGroup() as group:  # a failure cancels the others
-            tasks = [group.create_task(one(i)) for i in range(first, last)]
-        return [t.result() for t in tasks]
+        tasks = [asyncio.ensure_future(one(i)) for i in range(first, last)]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:  # after a failure nothing is left running; the store's error surfaces as it is
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _pack(sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
@@ -128,7 +135,7 @@ def _spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     if parts <= 1:
         return [work(items)] if items else []
     bounds = [len(items) * k // parts for k in range(parts + 1)]
-    tasks: list[Future[Any]] = [workers().submit(work, items[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    tasks: list[Future[Any]] = [workers().submit(work, items[a:b]) for a, b in pairwise(bounds)]
     return [t.result() for t in tasks]
 
 
@@ -142,6 +149,12 @@ def _size(path: str) -> int:
     except (FileNotFoundError, NotADirectoryError):
         return MISSING
     return MISSING if found.st_mode & 0o170000 == 0o040000 else found.st_size  # a folder is no chunk
+
+
+def _read_all(places: Sequence[tuple[str, int, int]], arena: memoryview) -> None:
+    for path, at, n in places:
+        if n > 0:
+            _read(path, arena[at : at + n])
 
 
 def _read(path: str, target: memoryview) -> None:

@@ -1,7 +1,7 @@
 """zarr's codec pipeline: ``z[...]`` through programs of ours, and zarr's own pipeline for everything that has none.
 
-Reads are planned at once for the whole request and run on a thread of ours, since zarr calls `read` on its event loop's.
-The output decides the engine: a device array is filled by that device, a host array by the host.
+Reads are planned at once for the whole request and run on a thread of ours, since zarr calls `read` on its event
+loop's. The output decides the engine: a device array is filled by that device, a host array by the host.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class GpuCodecPipeline(CodecPipeline):
         """Return the encoded size of a chunk of `byte_length` bytes; `NotImplementedError` where it varies."""
         return self.zarr.compute_encoded_size(byte_length, array_spec)
 
-    async def decode(self, chunk_bytes_and_specs: Iterable[tuple[Buffer | None, ArraySpec]]) -> Iterable[NDBuffer | None]:
+    async def decode(
+        self, chunk_bytes_and_specs: Iterable[tuple[Buffer | None, ArraySpec]]
+    ) -> Iterable[NDBuffer | None]:
         """Decode chunks on the host, into the buffers that their specs ask for."""
         pairs = list(chunk_bytes_and_specs)
         decoded = await self.zarr.decode([(_host_bytes(b), _compat.replace_prototype(s)) for b, s in pairs])
@@ -100,12 +102,14 @@ class GpuCodecPipeline(CodecPipeline):
             for chunk, (_, spec) in zip(decoded, pairs, strict=True)
         ]
 
-    async def encode(self, chunk_arrays_and_specs: Iterable[tuple[NDBuffer | None, ArraySpec]]) -> Iterable[Buffer | None]:
+    async def encode(
+        self, chunk_arrays_and_specs: Iterable[tuple[NDBuffer | None, ArraySpec]]
+    ) -> Iterable[Buffer | None]:
         """Encode chunks on the host, into the buffers that their specs ask for."""
         pairs = list(chunk_arrays_and_specs)
         encoded = await self.zarr.encode([(_host_array(a), _compat.replace_prototype(s)) for a, s in pairs])
         return [
-            None if data is None else spec.prototype.buffer.from_bytes(data.as_numpy_array())
+            None if data is None else spec.prototype.buffer.from_bytes(memoryview(data.as_numpy_array()))
             for data, (_, spec) in zip(encoded, pairs, strict=True)
         ]
 
@@ -134,19 +138,17 @@ class GpuCodecPipeline(CodecPipeline):
         present = await asyncio.get_running_loop().run_in_executor(_requests(), request)
         return tuple(GetResult(status="present" if p else "missing") for p in present)
 
-    async def write(
-        self, batch_info: Iterable[WriteItem], value: NDBuffer, drop_axes: tuple[int, ...] = ()
-    ) -> None:
+    async def write(self, batch_info: Iterable[WriteItem], value: NDBuffer, drop_axes: tuple[int, ...] = ()) -> None:
         """Encode chunks on the host by zarr's own pipeline and write them."""
-        batch = [(setter, _compat.replace_prototype(spec), *rest) for setter, spec, *rest in batch_info]
+        batch: Any = [(setter, _compat.replace_prototype(spec), *rest) for setter, spec, *rest in batch_info]
         host = _host_array(value)
         assert host is not None
-        await self.zarr.write(batch, host, drop_axes)  # type: ignore[arg-type]  # the tuples' tails are as they came
+        await self.zarr.write(batch, host, drop_axes)
 
     def _request(self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...]) -> Any:
         """A function that runs the read, or `UnsupportedError`, counted."""
         spec = batch[0][1]
-        array = out._data
+        array: Any = out._data
         engine = resolve("host" if isinstance(array, np.ndarray) else f"cuda:{array.device.id}")
         try:
             program = self._bind(spec)
@@ -197,9 +199,13 @@ class GpuCodecPipeline(CodecPipeline):
     def _bind(self, spec: ArraySpec) -> Program:
         return bind(_compat.chain_of(self.zarr, spec))
 
-    async def _read_through_zarr(self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...]) -> tuple[GetResult, ...]:
+    async def _read_through_zarr(
+        self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...]
+    ) -> tuple[GetResult, ...]:
         """Read by zarr's own pipeline into host memory, then into `out` in one copy."""
-        items: Any = [(getter, _compat.replace_prototype(spec), *rest) for getter, spec, *rest in batch]
+        items: Any = [
+            (_compat.host_getter(getter), _compat.replace_prototype(spec), *rest) for getter, spec, *rest in batch
+        ]
         if isinstance(out._data, np.ndarray):
             return await self.zarr.read(items, cpu.NDBuffer(out._data), drop_axes)
         dtype = batch[0][1].dtype.to_native_dtype()

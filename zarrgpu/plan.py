@@ -115,7 +115,7 @@ def plan_axes(
         boxes[:, 2] += before[where] * dst[k]
         boxes[:, BOX + k] = count[where]
     steps = [s * a.step for s, a in zip(chunk_strides, axes, strict=True)]
-    return Plan(grid, boxes, np.array(steps, np.int64), np.array(dst, np.int64))
+    return _plan(grid, boxes, steps, dst)
 
 
 def plan_batch(
@@ -157,7 +157,13 @@ def plan_batch(
     assert common is not None
     steps = [s * a.step for s, a in zip(chunk_strides, common, strict=True)]
     dst = _out_axes(common, out_strides)
-    return Plan(np.empty((len(batch), 0), np.int64), boxes, np.array(steps, np.int64), np.array(dst, np.int64))
+    return _plan(np.empty((len(batch), 0), np.int64), boxes, steps, dst)
+
+
+def _plan(grid: npt.NDArray[np.int64], boxes: npt.NDArray[np.int64], steps: list[int], dst: list[int]) -> Plan:
+    if not steps:  # kernels want an axis: one of a single element
+        boxes, steps, dst = np.pad(boxes, ((0, 0), (0, 1)), constant_values=1), [1], [0]
+    return Plan(grid, boxes, np.array(steps, np.int64), np.array(dst, np.int64))
 
 
 def _out_axes(axes: Sequence[Axis], out_strides: Sequence[int]) -> list[int]:

@@ -203,10 +203,8 @@ def _finish(request: Request, wave: Wave, present: npt.NDArray[np.bool_]) -> Lan
     return lane
 
 
-def _decode_on_host(
-    request: Request, wave: Wave, which: npt.NDArray[np.int64], status: npt.NDArray[np.int32]
-) -> None:
-    """Let the CPU decode the chunks `which`, put them behind the encoded bytes in the arena, and point their layouts there."""
+def _decode_on_host(request: Request, wave: Wave, which: npt.NDArray[np.int64], status: npt.NDArray[np.int32]) -> None:
+    """Let the CPU decode the chunks `which`, append them to the arena, and point their layouts there."""
     assert wave.located is not None
     lane, size = wave.lane, aligned(request.chunk_nbytes)
 
@@ -223,7 +221,7 @@ def _decode_on_host(
 
 
 def _last_word(request: Request, i: int, status: Status, encoded: bytes) -> npt.NDArray[np.uint8]:
-    """The bytes of a chunk that our decoders refused, decoded by zarr's own codecs, in the order that the program expects."""
+    """The bytes of a chunk that our decoders refused, decoded by zarr's own codecs, in the program's order."""
     program, (store, key) = request.program, request.name(i)
     reason = status.name.lower().replace("_", " ")
     if status is Status.CUT_SHORT:

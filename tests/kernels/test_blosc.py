@@ -1,4 +1,4 @@
-"""Blosc containers: what `SCAN` and `STREAMS` find is what c-blosc decodes, and damaged headers are refused as it does."""
+"""Blosc containers: `SCAN` and `STREAMS` find what c-blosc decodes, and refuse the damaged headers that it refuses."""
 
 from __future__ import annotations
 
@@ -119,14 +119,16 @@ def cases() -> list[tuple[str, bytes, Status]]:
 def test_damaged_headers(lane: str) -> None:
     """Each fault of a header is named, and its neighbours are not touched by it."""
     names, chunks, want = zip(*cases(), strict=True)
-    _, streams, status, _ = locate(lane, list(chunks), [4000] * len(chunks))
+    _, _, status, _ = locate(lane, list(chunks), [4000] * len(chunks))
     got = {name: Status(s).name for name, s in zip(names, status, strict=True)}
     assert got == {name: s.name for name, s in zip(names, want, strict=True)}
 
 
-@pytest.mark.parametrize("name, chunk, status", [c for c in cases() if c[2] not in (Status.CUT_SHORT, Status.UNSUPPORTED)])
+@pytest.mark.parametrize(
+    ("name", "chunk", "status"), [c for c in cases() if c[2] not in (Status.CUT_SHORT, Status.UNSUPPORTED)]
+)
 def test_the_verdict_is_c_blosc_s(name: str, chunk: bytes, status: Status) -> None:
-    """numcodecs refuses what `SCAN` and `STREAMS` refuse, other than what it reads past the end of."""
+    """Numcodecs refuses what `SCAN` and `STREAMS` refuse, other than what it reads past the end of."""
     if status is Status.OK:
         assert len(blosc.decompress(chunk)) == 4000
     elif status is not Status.WRONG_SIZE:
@@ -150,7 +152,7 @@ def test_random_damage_stays_inside() -> None:
     rng = np.random.default_rng(1)
     good = bytes(Blosc("lz4", 5, 1, blocksize=256).encode(smooth((500,), "i4")))
     chunks: list[bytes | None] = [kit.mutate(good[:60], rng) + good[60:] for _ in range(5000)]
-    layouts, streams, status, arena = locate("host", chunks, [2000] * len(chunks))
+    _, streams, status, _ = locate("host", chunks, [2000] * len(chunks))
     ends = np.cumsum([len(c or b"") for c in chunks])
     starts = ends - [len(c or b"") for c in chunks]
     usable = status[streams[:, t.S_CHUNK]] == Status.OK

@@ -1,7 +1,7 @@
 """Buffers in device memory.
 
-Bytes that come from the host stay there until somebody asks for a device array: metadata and shard indexes, which only the
-host reads, never travel. Device arrays are taken as they are, without a copy, from anything with a
+Bytes that come from the host stay there until somebody asks for a device array: metadata and shard indexes, which only
+the host reads, never travel. Device arrays are taken as they are, without a copy, from anything with a
 ``__cuda_array_interface__``. Arrays that no GPU library can hold (strings, objects, structured dtypes, datetime64) stay
 NumPy arrays for good; numbers are in native byte order on the device.
 """
@@ -144,7 +144,7 @@ class NDBuffer(zarr.abc.buffer.NDBuffer):
         return host.all_equal(other, equal_nan)
 
     def __getitem__(self, key: Any) -> Self:
-        return self.__class__(cast("NDArrayLike", self._data[key]))
+        return self.__class__(self._data[key])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._data[key] = _like(self._data, value)

@@ -28,7 +28,8 @@ class CudaLane(Lane):
         self._numba = import_cuda()
         self._numba_stream = self._numba.external_stream(self.stream.ptr)
         self.arena = pinned(ALIGN)
-        self._source = self._scratch = None
+        self._source: Array = None
+        self._scratch: Array = None
         self._alive: list[Any] = []  # what the stream may still use
 
     def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
@@ -52,7 +53,9 @@ class CudaLane(Lane):
         self._copied(device, staged)
         self._alive += [staged, device]
         return tuple(
-            device[start : start + max(t.nbytes, t.itemsize)].view(t.dtype).reshape(t.shape if t.size else (1,) * t.ndim)
+            device[start : start + max(t.nbytes, t.itemsize)]
+            .view(t.dtype)
+            .reshape(t.shape if t.size else (1,) * t.ndim)
             for start, t in zip(starts[:-1].tolist(), tables, strict=True)
         )
 
@@ -74,7 +77,8 @@ class CudaLane(Lane):
         host = pinned(max(array.nbytes, ALIGN))
         cupy.cuda.runtime.memcpyAsync(host.ctypes.data, array.data.ptr, array.nbytes, TO_HOST, self.stream.ptr)
         self._alive.append(host)
-        return host[: array.nbytes].view(array.dtype).reshape(array.shape)
+        filled: npt.NDArray[Any] = host[: array.nbytes].view(array.dtype).reshape(array.shape)
+        return filled
 
     def wait(self) -> None:
         self.stream.synchronize()
@@ -93,7 +97,8 @@ class CudaLane(Lane):
 
 def pinned(nbytes: int) -> npt.NDArray[np.uint8]:
     """``uint8[nbytes]`` in page-locked memory of cupy's pool."""
-    return np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+    array: npt.NDArray[np.uint8] = np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+    return array
 
 
 class CudaEngine(Engine):
@@ -157,7 +162,9 @@ def as_stream(stream: Any) -> Any:
     else:
         pointer = getattr(stream, "cuda_stream", None)  # torch
         if pointer is None:
-            pointer = getattr(getattr(stream, "handle", stream), "value", getattr(stream, "handle", stream))  # numba, int
+            pointer = getattr(
+                getattr(stream, "handle", stream), "value", getattr(stream, "handle", stream)
+            )  # numba, int
     if pointer is not None and not isinstance(pointer, int):
         raise TypeError(f"stream must be a cupy, torch or numba stream or a pointer, got {type(stream).__name__}")
     return cupy.cuda.ExternalStream(pointer or 0)
