@@ -19,7 +19,7 @@ source32  ``uint32[n / 4]``            the same memory
 scratch   ``uint8[m]``                 scratch arena, written in the streams' slots; `m` is a multiple of 16
 scratch32 ``uint32[m / 4]``            the same memory
 streams   ``int64[s, STREAM_COLUMNS]`` bytes; starts have any alignment, sizes are at most `MOST`
-order     ``int64[k]``                 lines of `streams` to decode, the longest first, none twice; one that is not there is skipped
+order     ``int64[k]``                 lines of `streams`, longest first, none twice; one that is not there is skipped
 status    ``int32[s]``                 written for the lines in `order`
 ========= ============================ =====================================================================
 
