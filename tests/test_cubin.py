@@ -2,7 +2,7 @@
 
 A kernels module shows what to check as module-level `Kernel` values and, where a function makes them, as a tuple
 ``KERNELS`` of the variants in use. They are compiled in a process of their own, since this one may run the simulator;
-no GPU is needed. ``python -m tests.test_cubin sm_90`` prints the report as JSON.
+no GPU is needed. ``python -m tests.test_cubin`` prints the report as JSON.
 """
 
 from __future__ import annotations
@@ -66,67 +66,78 @@ def kernels() -> list[Any]:
     return list(found.values())
 
 
-def compile_one(kernel: Any, architecture: str) -> Usage:
-    """Compile `kernel` as for a launch on `architecture` and read ptxas' report."""
+def link(name: str, threads: int, lto: bytes, architecture: str) -> Usage:
+    """Make the cubin as numba-cuda does for a launch, and read ptxas' report."""
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
-    from zarrgpu._cuda import import_cuda
-
-    capability = divmod(int(architecture.removeprefix("sm_")), 10)
-    lto, _ = import_cuda().compile(
-        kernel.python(), kernel.signature, cc=capability, output="ltoir", device=False, abi="numba"
-    )
     options = LinkerOptions(arch=architecture, link_time_optimization=True, verbose=True, ptxas_options=["-v"])
     linker = Linker(ObjectCode.from_ltoir(lto), options=options)
     linker.link("cubin")
     log = linker.get_info_log()
 
-    def total(pattern: str) -> int:
-        return sum(map(int, re.findall(pattern, log)))
+    def found(pattern: str) -> list[int]:
+        return [int(number) for number in re.findall(pattern, log)]
 
     return Usage(
-        kernel.name,
-        kernel.threads,
-        max(map(int, re.findall(r"Used (\d+) registers", log))),
-        total(r"(\d+) bytes stack frame"),
-        total(r"(\d+) bytes spill"),
-        total(r"(\d+) bytes smem"),
+        name,
+        threads,
+        max(found(r"Used (\d+) registers")),
+        sum(found(r"(\d+) bytes stack frame")),
+        sum(found(r"(\d+) bytes spill")),
+        sum(found(r"(\d+) bytes smem")),
     )
 
 
-def compile_all(architecture: str) -> list[Usage]:
-    """The report for every kernel, in a process without the simulator."""
+def compile_all() -> dict[str, list[Usage]]:
+    """The report for every kernel and architecture, in a process without the simulator."""
     from zarrgpu._cuda import import_cuda, is_simulated
 
     assert not is_simulated(), "unset NUMBA_ENABLE_CUDASIM"
-    if not import_cuda().is_available():
-        # The one question that numba-cuda asks the driver while it compiles a call to a device function.
-        dispatcher = importlib.import_module("numba.cuda.dispatcher")
-        capability = divmod(int(architecture.removeprefix("sm_")), 10)
-        dispatcher.get_current_device = lambda: type("Device", (), {"compute_capability": capability})  # type: ignore[attr-defined]  # as said
-    return [compile_one(kernel, architecture) for kernel in kernels()]
+    cuda = import_cuda()
+    oldest = divmod(int(ARCHITECTURES[0].removeprefix("sm_")), 10)
+    # The one question that numba-cuda asks the driver while it compiles a call to a device function.
+    dispatcher: Any = importlib.import_module("numba.cuda.dispatcher")
+    dispatcher.get_current_device = lambda: type("Device", (), {"compute_capability": oldest})
+
+    report: dict[str, list[Usage]] = {architecture: [] for architecture in ARCHITECTURES}
+    for kernel in kernels():
+        try:
+            # Nearly all of the time goes here, and the linker gives out registers: once, for the oldest, is enough.
+            lto, _ = cuda.compile(
+                kernel.python(), kernel.signature, cc=oldest, output="ltoir", device=False, abi="numba"
+            )
+        except Exception as error:
+            error.add_note(f"in kernel {kernel.name}")
+            raise
+        for architecture in ARCHITECTURES:
+            report[architecture].append(link(kernel.name, kernel.threads, lto, architecture))
+    return report
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, list[Usage]]:
+    """What `compile_all` gives in a process of its own."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
+    command = [sys.executable, "-m", "tests.test_cubin"]
+    root = Path(__file__).parents[1]
+    child = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert not child.returncode, child.stderr
+    return {name: [Usage(*line) for line in lines] for name, lines in json.loads(child.stdout).items()}
 
 
 @pytest.mark.nogpu("no GPU takes part in it")
+@pytest.mark.xdist_group("cubin")
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_kernels_compile_without_spills_and_within_their_registers(architecture: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.test_cubin", architecture],
-        cwd=Path(__file__).parents[1],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert child.returncode == 0, child.stderr
-    report = [Usage(*line) for line in json.loads(child.stdout)]
-    assert report, "no kernels found"
-    faults = [fault for usage in report for fault in usage.faults()]
+def test_kernels_compile_without_spills_and_within_their_registers(
+    report: dict[str, list[Usage]], architecture: str
+) -> None:
+    usages = report[architecture]
+    assert usages, "no kernels found"
+    faults = [fault for usage in usages for fault in usage.faults()]
     table = [f"{'kernel':32} {'threads':>7} {'registers':>9} {'stack':>6} {'spills':>6} {'shared':>6}"]
-    table += [f"{u.kernel:32} {u.threads:7} {u.registers:9} {u.stack:6} {u.spills:6} {u.shared:6}" for u in report]
+    table += [f"{u.kernel:32} {u.threads:7} {u.registers:9} {u.stack:6} {u.spills:6} {u.shared:6}" for u in usages]
     assert not faults, "\n".join([*faults, f"for {architecture}:", *table])
 
 
 if __name__ == "__main__":
-    json.dump(compile_all(sys.argv[1]), sys.stdout)
+    json.dump(compile_all(), sys.stdout)
