@@ -230,13 +230,11 @@ def installed() -> Iterator[types.ModuleType]:
         return array._inner
 
     before = {name: sys.modules.get(name) for name in ("cupy", "zarrgpu.engine.cuda", "zarrgpu.buffer.gpu")}
-    numba_before = {name: getattr(cuda, name, None) for name in ("as_cuda_array", "external_stream", "gpus")}
+    numba_before = cuda.as_cuda_array
     for name in before:
         sys.modules.pop(name, None)
     sys.modules["cupy"] = module
     cuda.as_cuda_array = as_cuda_array
-    cuda.external_stream = lambda ptr: 0
-    cuda.gpus = [contextlib.nullcontext()]
     try:
         yield module
     finally:
@@ -244,5 +242,4 @@ def installed() -> Iterator[types.ModuleType]:
             sys.modules.pop(name, None)
             if value is not None:
                 sys.modules[name] = value
-        for name, value in numba_before.items():
-            setattr(cuda, name, value)
+        cuda.as_cuda_array = numba_before

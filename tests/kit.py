@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.conftest import GPU
-from zarrgpu._cuda import WARP, Kernel, import_cuda
+from zarrgpu._cuda import Kernel
 
 LANES = ["host", "cuda" if GPU else "sim"]
 GUARD = 0xA5
@@ -22,14 +22,22 @@ def run(kernel: Kernel, lane: str, n: int, *args: Any) -> None:
     if lane == "host":
         kernel.host()(0, n, *args)
     elif lane == "sim":
-        kernel.launch(n, args, threads=WARP)
+        kernel.launch(n, args)
     else:
-        cuda = import_cuda()
-        device = [cuda.to_device(a) if isinstance(a, np.ndarray) else a for a in args]
-        kernel.launch(n, tuple(device))
+        import cupy
+
+        memory: dict[int, Any] = {}  # views of the same bytes, such as an arena's words, share them on the device too
+        device = []
+        for a in args:
+            if isinstance(a, np.ndarray):
+                known = memory.setdefault(a.ctypes.data, cupy.asarray(a))
+                device.append(known if known.dtype == a.dtype else known.view(a.dtype))
+            else:
+                device.append(a)
+        kernel.launch(n, tuple(device), cupy.cuda.get_current_stream())
         for a, d in zip(args, device, strict=True):
             if isinstance(a, np.ndarray):
-                a[...] = d.copy_to_host()
+                a[...] = d.get()
 
 
 def words(a: Array) -> Array:

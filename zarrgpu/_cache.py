@@ -15,7 +15,7 @@ from numba.core.caching import FunctionCache
 
 
 @cache
-def _sources() -> str:
+def sources() -> str:
     """Digest of the text of all kernels and of this package's numba layer."""
     here = Path(__file__).parent
     files = [*sorted((here / "kernels").glob("*.py")), here / "_cuda.py"]
@@ -28,7 +28,7 @@ class _TwinCache(FunctionCache):  # type: ignore[misc]  # numba has no types
         self._twin = name
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        return sig, codegen.magic_tuple(), self._twin, _sources()
+        return sig, codegen.magic_tuple(), self._twin, sources()
 
 
 def keep_on_disk(dispatcher: Any, name: str) -> Any:

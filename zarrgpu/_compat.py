@@ -166,7 +166,6 @@ def host_getter(byte_getter: Any) -> Any:
 
 def getter(byte_getter: Any) -> Callable[[], Awaitable[Any | None]]:
     """``get()`` that awaits the encoded bytes of a chunk, in host memory, or None."""
-
     served = host_getter(byte_getter)
 
     async def get() -> Any | None:

@@ -23,6 +23,7 @@ import numpy as np
 from numba import types
 
 from zarrgpu._cache import keep_on_disk
+from zarrgpu._cubin import launch
 
 FULL = 0xFFFFFFFF  # the mask of a whole warp
 WARP = 32
@@ -320,7 +321,7 @@ class Kernel:
         return self._made["python"]
 
     def cuda(self) -> Any:
-        """The compiled CUDA kernel, ``kernel[blocks, threads, stream](n, *args)``."""
+        """The kernel as the simulator runs it, ``kernel[blocks, threads, 0, shared](n, *args)``."""
         if "cuda" not in self._made:
             self._made["cuda"] = import_cuda().jit(self.python())
         return self._made["cuda"]
@@ -343,12 +344,21 @@ class Kernel:
             self._made["host"] = keep_on_disk(numba.njit(nogil=True, error_model="numpy")(twin), self.name)
         return self._made["host"]
 
-    def launch(self, n: int, args: tuple[Any, ...], stream: Any = 0, threads: int | None = None) -> None:
-        """Enqueue the kernel over `n` items on a numba stream; `args` are device arrays and scalars."""
+    def launch(self, n: int, args: tuple[Any, ...], stream: Any = None) -> None:
+        """Enqueue the kernel over `n` items on a cupy stream; `args` are cupy arrays and ints.
+
+        In the simulator, which pays for idle threads, blocks are a warp, and NumPy arrays will do.
+        """
         if n <= 0:
             return
-        threads = threads or (WARP if is_simulated() else self.threads)  # the simulator pays for idle threads
-        self.cuda()[-(-n * self.lanes // threads), threads, stream, self.shared * threads // WARP](n, *args)
+        threads = WARP if is_simulated() else self.threads
+        blocks, shared = -(-n * self.lanes // threads), self.shared * threads // WARP
+        if is_simulated():
+            cuda = import_cuda()
+            arrays = (cuda.as_cuda_array(a, sync=False) if hasattr(a, "__cuda_array_interface__") else a for a in args)
+            self.cuda()[blocks, threads, 0, shared](n, *arrays)
+        else:
+            launch(self, blocks, shared, n, args, stream)
 
 
 def _generate(name: str, n: int, source: str, file: str = "<zarrgpu>", **names: Any) -> Any:

@@ -17,7 +17,8 @@ from zarrgpu.chain import bind
 from zarrgpu.engine import normalize, resolve
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
-from zarrgpu.fetch import Files, Objects
+from zarrgpu.fetch import Objects, files
+from zarrgpu.fetch import Source as ChunkSource
 from zarrgpu.plan import Axis, axes_of, plan_axes
 
 Source = str | PathLike[str] | zarr.Array[Any] | StorePath
@@ -187,7 +188,7 @@ def _run(
     root = _compat.local_path(store_path)
     spec = _compat.spec_of(metadata)
     if root is not None:
-        source: Files | Objects = Files([f"{root}/{key}" for key in keys])
+        source: ChunkSource = files([f"{root}/{key}" for key in keys])
     else:
         source = Objects(lambda i: _compat.getter(store_path / keys[i])(), _compat.loop(), _compat.concurrency())
     wave.run(

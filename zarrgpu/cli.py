@@ -132,7 +132,8 @@ def run_bench(store: str | None, selection: str, device: str, repeats: int, step
     console.print(table(measured, title))
     for m in measured:
         if m.note or m.failure:
-            console.print(f"{m.system} on {m.device}: {f'failed: {m.failure}' if m.failure else m.note}", markup=False)
+            what = f"failed: {m.failure}" if m.failure else f"read by zarr's own pipeline: {m.note}"
+            console.print(f"{m.system} on {m.device} {what}", markup=False)
     console.print(verdict(measured), markup=False)
     return not any(m.failure and (m.ours or m.failure.startswith(WRONG)) for m in measured)
 
@@ -140,12 +141,15 @@ def run_bench(store: str | None, selection: str, device: str, repeats: int, step
 def table(measured: list[Measurement], title: str) -> Any:
     """The figures as a rich table."""
     from rich.table import Table
+    from rich.text import Text
 
     first = measured[0]
-    ratio = f"{first.decoded / first.stored:.2f} times smaller in the store, " if first.stored else ""
+    size = f"{first.decoded / 1e6:.0f} MB decoded"
+    if first.stored:
+        size += f", {first.decoded / first.stored:.2f} times smaller in the store"
     table = Table(
-        title=title,
-        caption=f"{first.decoded / 1e6:.0f} MB decoded, {ratio}files warm in the page cache; bit for bit the same results;\n"
+        title=Text(title),
+        caption=f"{size}; bit for bit the same results; read before, so that files are in the page cache;\n"
         "medians of reads in turn; speed-up over plain zarr to the same place",
     )
     for name in ("read with", "result on"):
@@ -178,9 +182,9 @@ def verdict(measured: list[Measurement]) -> str:
     best = max(gpu or timed, key=lambda m: m.rate)
     base = baseline(best, measured)
     place = "into GPU memory" if gpu else "into host memory"
-    than = (
-        f", {base.seconds / best.seconds:.1f} times as fast as plain zarr" if base not in (None, best) and base else ""
-    )
+    than = ""
+    if base is not None and base is not best:
+        than = f", {base.seconds / best.seconds:.1f} times as fast as plain zarr"
     return f"Fastest {place}: {best.system} on {best.device} at {best.rate:.2f} GB/s{than}."
 
 

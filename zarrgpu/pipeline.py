@@ -28,7 +28,7 @@ from zarrgpu._counters import count
 from zarrgpu.chain import Program, bind
 from zarrgpu.engine import resolve
 from zarrgpu.errors import UnsupportedError
-from zarrgpu.fetch import Files, Objects, Source
+from zarrgpu.fetch import Objects, Source, files
 from zarrgpu.plan import plan_batch
 
 ReadItem = tuple[ByteGetter, ArraySpec, Any, Any, bool]
@@ -219,7 +219,7 @@ def source_of(getters: list[Any], loop: asyncio.AbstractEventLoop) -> Source:
     """Where to fetch chunks from: files for a plain local store, else whatever the getters give, awaited on `loop`."""
     paths = [_compat.local_path(g) for g in getters]
     if None not in paths:
-        return Files([p for p in paths if p is not None])
+        return files([p for p in paths if p is not None])
     gets = [_compat.getter(g) for g in getters]
     return Objects(lambda i: gets[i](), loop, _compat.concurrency())
 

@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu._cuda import Kernel, import_cuda
+from zarrgpu._cuda import Kernel
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent
 from zarrgpu.kernels import lz4_group, stored
 
@@ -25,8 +25,6 @@ class CudaLane(Lane):
 
     def __init__(self) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._numba = import_cuda()
-        self._numba_stream = self._numba.external_stream(self.stream.ptr)
         self.arena = pinned(ALIGN)
         self._source: Array = None
         self._scratch: Array = None
@@ -70,8 +68,7 @@ class CudaLane(Lane):
         return array
 
     def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
-        converted = tuple(self._numba.as_cuda_array(a, sync=False) if isinstance(a, cupy.ndarray) else a for a in args)
-        kernel.launch(n, converted, self._numba_stream)
+        kernel.launch(n, args, self.stream)
 
     def download(self, array: Array) -> npt.NDArray[Any]:
         host = pinned(max(array.nbytes, ALIGN))
@@ -133,8 +130,7 @@ class CudaEngine(Engine):
 
     @contextmanager
     def lanes(self, stream: Any = None) -> Iterator[list[Lane]]:
-        numba = import_cuda()
-        with cupy.cuda.Device(self.index), numba.gpus[self.index], lent(self._shelf, self._make) as lanes:
+        with cupy.cuda.Device(self.index), lent(self._shelf, self._make) as lanes:
             before = cupy.cuda.Event(disable_timing=True)
             before.record(cupy.cuda.get_current_stream() if stream is None else as_stream(stream))
             for lane in lanes:

@@ -1,0 +1,118 @@
+"""Files -> arena by compiled workers that call libc: no GIL and no Python between two reads.
+
+Threads of Python reach 2 GB/s at 32 KB a file and stand in the way of the thread that feeds the GPU; these reach what
+the page cache gives. Linux only, as ``__errno_location`` says; `zarrgpu.fetch` has another way for other systems.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+INT, PTR, I64 = types.intc, types.intp, types.int64
+c_open = types.ExternalFunction("open", INT(PTR, INT))
+c_close = types.ExternalFunction("close", INT(INT))
+c_pread = types.ExternalFunction("pread", PTR(INT, PTR, PTR, I64))
+c_lseek = types.ExternalFunction("lseek", I64(INT, I64, INT))
+c_errno = types.ExternalFunction("__errno_location", PTR())
+
+READ = os.O_RDONLY | os.O_CLOEXEC
+EINTR = 4
+SEEK_END = 2
+SHORT = -10_000
+"""Status of a file that ended before its size was read; others are bytes or a negative errno."""
+
+
+@intrinsic
+def load_i32(typing_context, address):  # type: ignore[no-untyped-def]  # numba reads the names
+    """The int32 at an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(builder.inttoptr(args[0], ir.IntType(32).as_pointer()))
+
+    return types.int32(types.intp), codegen
+
+
+@njit(nogil=True, cache=True)
+def _open(path):  # type: ignore[no-untyped-def]  # typed by numba
+    """A descriptor, or a negative errno, for the NUL-terminated path at an address."""
+    while True:
+        fd = c_open(PTR(path), INT(READ))
+        if fd >= 0:
+            return fd
+        error = load_i32(c_errno())
+        if error != EINTR:
+            return -error
+
+
+@njit(nogil=True, cache=True)
+def _pread(fd, address, n, offset):  # type: ignore[no-untyped-def]  # typed by numba
+    """Bytes read, `SHORT` at the end of the file, or a negative errno."""
+    got = 0
+    while got < n:
+        r = c_pread(INT(fd), PTR(address + got), PTR(n - got), I64(offset + got))
+        if r > 0:
+            got += r
+        elif r == 0:
+            return I64(SHORT)
+        else:
+            error = load_i32(c_errno())
+            if error != EINTR:
+                return -I64(error)
+    return I64(got)
+
+
+@njit(nogil=True, cache=True)
+def file_sizes(paths, first, sizes, begin, end):  # type: ignore[no-untyped-def]  # typed by numba
+    """``sizes[begin:end]`` = bytes of those files, or a negative errno.
+
+    `paths` is ``uint8[]``, NUL-terminated paths of which the i-th starts at ``first[i]``.
+    """
+    for i in range(begin, end):
+        fd = _open(paths.ctypes.data + first[i])
+        if fd < 0:
+            sizes[i] = fd
+            continue
+        sizes[i] = c_lseek(INT(fd), I64(0), INT(SEEK_END))
+        if sizes[i] < 0:
+            sizes[i] = -I64(load_i32(c_errno()))
+        c_close(INT(fd))
+
+
+@njit(nogil=True, cache=True)
+def read_span(paths, first, starts, sizes, arena, status, begin, end):  # type: ignore[no-untyped-def]  # typed by numba
+    """Fill ``arena[begin:end]`` from the files whose places, ``starts[i]:starts[i] + sizes[i]``, lie in it in part.
+
+    `starts` ascend. ``status[i]`` becomes `SHORT`, a negative errno, or -34 for a place outside the arena; it is left
+    alone where all is well, since two spans may share a file.
+    """
+    i = max(np.searchsorted(starts, begin, side="right") - 1, 0)
+    while i < len(starts) and starts[i] < end:
+        low, high = max(starts[i], begin), min(starts[i] + sizes[i], end)
+        if low < high:
+            if low < 0 or high > arena.size:
+                status[i] = -34
+            else:
+                fd = _open(paths.ctypes.data + first[i])
+                if fd < 0:
+                    status[i] = fd
+                else:
+                    got = _pread(fd, arena.ctypes.data + low, high - low, low - starts[i])
+                    if got < 0:
+                        status[i] = got
+                    c_close(INT(fd))
+        i += 1
+
+
+def path_table(paths: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Paths as NUL-terminated bytes, and where each one starts."""
+    raw = [os.fsencode(p) for p in paths]
+    lengths = np.fromiter(map(len, raw), np.int64, len(raw)) + 1
+    return np.frombuffer(b"\0".join(raw) + b"\0", np.uint8), np.cumsum(lengths) - lengths
