@@ -171,3 +171,10 @@ def test_arguments_are_the_host_s_arrays_and_views_stay_views() -> None:
 
     kernel[1, 1](data, data.view(np.uint32))
     assert data.view(np.uint32).tolist() == [0xFF00, 0xFF00]
+
+
+def test_only_the_simulator_s_arrays_are_on_its_device() -> None:
+    array = cuda.to_device(np.arange(3))
+    assert cuda.as_cuda_array(array) is array
+    with pytest.raises(TypeError, match="ndarray is no array of the simulator"):
+        cuda.as_cuda_array(np.arange(3))
