@@ -110,9 +110,11 @@ def run_bench(store: str | None, selection: str, device: str, repeats: int, step
 
     chosen = parse_selection(selection)
     names = zarrgpu.engine.available() if device == "auto" else [zarrgpu.engine.resolve(device).name]
+    screen = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with contextlib.ExitStack() as stack:
-        progress = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+        progress = Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
+        stack.enter_context(progress)
         task = progress.add_task("", total=None)
 
         def show(done: int, total: int, doing: str = "writing a sample") -> None:
@@ -132,7 +134,7 @@ def run_bench(store: str | None, selection: str, device: str, repeats: int, step
     console.print(table(measured, title))
     for m in measured:
         if m.note or m.failure:
-            what = f"failed: {m.failure}" if m.failure else f"read by zarr's own pipeline: {m.note}"
+            what = f"failed: {m.failure}" if m.failure else f"fell back: {m.note}"
             console.print(f"{m.system} on {m.device} {what}", markup=False)
     console.print(verdict(measured), markup=False)
     return not any(m.failure and (m.ours or m.failure.startswith(WRONG)) for m in measured)
@@ -149,8 +151,8 @@ def table(measured: list[Measurement], title: str) -> Any:
         size += f", {first.decoded / first.stored:.2f} times smaller in the store"
     table = Table(
         title=Text(title),
-        caption=f"{size}; bit for bit the same results; read before, so that files are in the page cache;\n"
-        "medians of reads in turn; speed-up over plain zarr to the same place",
+        caption=f"{size}; results are the same bit for bit;\nread once before, so that files are in the page cache; "
+        "medians of reads in turn;\nspeed-up over plain zarr to the same place",
     )
     for name in ("read with", "result on"):
         table.add_column(name)
