@@ -15,7 +15,7 @@ from typing import Any, override
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.engine.base import aligned, cores, workers
+from zarrgpu.engine.base import aligned, cores, readers
 
 MISSING = -1
 """Size of a chunk that is not in the store."""
@@ -82,7 +82,7 @@ class NativeFiles(Files):
         paths = self.paths[first:last]
         n, table = len(paths), native.path_table(paths)
         sizes = np.empty(n, np.int64)
-        _split(n, lambda begin, end: native.file_sizes(*table, sizes, begin, end))
+        _split(n, lambda begin, end: native.file_sizes(*table, sizes, begin, end), least=32)
         sizes[(sizes == -errno.ENOENT) | (sizes == -errno.ENOTDIR)] = MISSING
         for i in np.flatnonzero((sizes < MISSING) | (sizes >= self.SURPRISING)).tolist():
             sizes[i] = _size(paths[i])
@@ -170,15 +170,18 @@ def _spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     if parts <= 1:
         return [work(items)] if items else []
     bounds = [len(items) * k // parts for k in range(parts + 1)]
-    tasks: list[Future[Any]] = [workers().submit(work, items[a:b]) for a, b in pairwise(bounds)]
+    tasks: list[Future[Any]] = [readers().submit(work, items[a:b]) for a, b in pairwise(bounds)]
     return [t.result() for t in tasks]
 
 
 def _split(n: int, work: Callable[[int, int], Any], least: int = 1) -> None:
     """Do ``work(begin, end)`` for even parts of ``range(n)``, of `least` or more, on all workers."""
-    parts = max(1, min(cores(), n // least))
+    parts = min(max(2, cores() - 2), n // least)
+    if parts <= 1:
+        work(0, n)
+        return
     bounds = [n * k // parts for k in range(parts + 1)]
-    for task in [workers().submit(work, begin, end) for begin, end in pairwise(bounds)]:
+    for task in [readers().submit(work, begin, end) for begin, end in pairwise(bounds)]:
         task.result()
 
 

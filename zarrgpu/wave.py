@@ -77,9 +77,9 @@ class Wave:
     lane: Lane
     first: int
     last: int
-    chunks: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, t.CHUNK_COLUMNS), np.int64))
-    used: int = 0
-    located: Located | None = None
+    chunks: npt.NDArray[np.int64]
+    used: int
+    located: Located
     stream_status: npt.NDArray[np.int32] | None = None
     box_status: list[npt.NDArray[np.int32]] = field(default_factory=list)
 
@@ -101,20 +101,25 @@ def run(request: Request, stream: Any = None) -> npt.NDArray[np.bool_]:
     present = np.zeros(n, bool)
     if n == 0:
         return present
-    with request.engine.lanes(stream) as lanes, ThreadPoolExecutor(1, "zarrgpu-fetch") as fetcher:
-        free, busy = deque(lanes), deque[Wave]()
+    ahead = request.engine.ahead
+    with request.engine.lanes(stream) as lanes, ThreadPoolExecutor(ahead, "zarrgpu-fetch") as fetcher:
+        free, busy, fetched = deque(lanes), deque[Wave](), deque[Future[Wave]]()
         per_wave = _chunks_per_wave(request, len(lanes))
+        firsts = iter(range(0, n, per_wave))
 
-        def start(first: int) -> Future[Wave]:
+        def start() -> None:
+            first = next(firsts, None)
+            if first is None:
+                return
             if not free:
                 free.append(_finish(request, busy.popleft(), present))
-            return fetcher.submit(_fetch, request, free.popleft(), first, min(first + per_wave, n))
+            fetched.append(fetcher.submit(_fetch, request, free.popleft(), first, min(first + per_wave, n)))
 
-        ahead = start(0)
-        for following in range(per_wave, n + per_wave, per_wave):
-            wave = ahead.result()
-            if following < n:
-                ahead = start(following)
+        for _ in range(ahead):
+            start()
+        while fetched:
+            wave = fetched.popleft().result()
+            start()
             _decode(request, wave)
             busy.append(wave)
         for wave in busy:
@@ -132,24 +137,25 @@ def _chunks_per_wave(request: Request, lanes: int) -> int:
 
 
 def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
+    """Fetch chunks and locate their streams; what has no kernel is decoded here, on the host."""
+    stage = request.program.stage
     starts, sizes, used = request.source.load(first, last, lane.reserve)
     chunks = np.empty((last - first, t.CHUNK_COLUMNS), np.int64)
-    slot = aligned(request.program.stage.scratch(request.chunk_nbytes))
     chunks[:, t.C_START], chunks[:, t.C_SIZE] = starts, sizes
-    chunks[:, t.C_SLOT] = np.arange(last - first) * slot
+    chunks[:, t.C_SLOT] = np.arange(last - first) * aligned(stage.scratch(request.chunk_nbytes))
     chunks[:, t.C_WANT] = request.chunk_nbytes
-    return Wave(lane, first, last, chunks, used)
+    wave = Wave(lane, first, last, chunks, used, stage.locate(lane.arena[:used], chunks))
+    refused = np.flatnonzero(wave.located.status)
+    if len(refused):
+        _decode_on_host(request, wave, refused, wave.located.status[refused])
+    return wave
 
 
 def _decode(request: Request, wave: Wave) -> None:
-    """Enqueue a fetched wave: locate, upload, decompress, assemble, and the way back of its statuses."""
-    lane, stage = wave.lane, request.program.stage
-    located = wave.located = stage.locate(lane.arena[: wave.used], wave.chunks)
-    refused = np.flatnonzero(located.status)
-    if len(refused):
-        _decode_on_host(request, wave, refused, located.status[refused])
+    """Enqueue a fetched wave: upload, decompress, assemble, and the way back of its statuses."""
+    lane, located = wave.lane, wave.located
     source = lane.upload(wave.used)
-    scratch = lane.scratch(len(wave.chunks) * aligned(stage.scratch(request.chunk_nbytes)))
+    scratch = lane.scratch(len(wave.chunks) * aligned(request.program.stage.scratch(request.chunk_nbytes)))
     arenas = (source, source.view(np.uint32), scratch, scratch.view(np.uint32))
     if located.work:
         streams, *orders = lane.tables(located.streams, *located.work.values())
@@ -164,7 +170,6 @@ def _decode(request: Request, wave: Wave) -> None:
 def _assemble(request: Request, wave: Wave, arenas: tuple[Array, ...], which: npt.NDArray[np.int64]) -> None:
     """Enqueue the boxes of the chunks `which` of a wave."""
     lane, plan, itemsize = wave.lane, request.plan, request.program.stored.itemsize
-    assert wave.located is not None
     layouts = wave.located.layouts
     own = plan.boxes[wave.first + which]
     own[:, t.B_LAYOUT] = which
@@ -187,7 +192,6 @@ def _assemble(request: Request, wave: Wave, arenas: tuple[Array, ...], which: np
 def _finish(request: Request, wave: Wave, present: npt.NDArray[np.bool_]) -> Lane:
     """Wait for a wave, act on its statuses, and give its lane back."""
     lane, located = wave.lane, wave.located
-    assert located is not None
     lane.wait()
     if wave.stream_status is not None and wave.stream_status.any():
         lines = np.flatnonzero(wave.stream_status)
@@ -205,7 +209,6 @@ def _finish(request: Request, wave: Wave, present: npt.NDArray[np.bool_]) -> Lan
 
 def _decode_on_host(request: Request, wave: Wave, which: npt.NDArray[np.int64], status: npt.NDArray[np.int32]) -> None:
     """Let the CPU decode the chunks `which`, append them to the arena, and point their layouts there."""
-    assert wave.located is not None
     lane, size = wave.lane, aligned(request.chunk_nbytes)
 
     def decode(i: int, code: int) -> npt.NDArray[np.uint8]:

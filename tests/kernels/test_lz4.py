@@ -12,7 +12,7 @@ from numcodecs import LZ4
 
 from tests import kit
 from tests.conftest import GPU
-from zarrgpu._cuda import Kernel, import_cuda
+from zarrgpu._cuda import Kernel
 from zarrgpu.kernels import lz4, lz4_group
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
@@ -60,15 +60,8 @@ def decode(kernel: Kernel, lane: str, streams: list[Stream], order: Any = None, 
 
 
 def run(kernel: Kernel, lane: str, n: int, source: Any, scratch: Any, *rest: Any) -> None:
-    """`kit.run` with the views of words, which must be the arenas' memory on a GPU too."""
-    if lane != "cuda":
-        kit.run(kernel, lane, n, source, kit.words(source), scratch, kit.words(scratch), *rest)
-        return
-    cuda = import_cuda()
-    device = [cuda.to_device(a) for a in (source, scratch, *rest)]
-    kernel.launch(n, (device[0], device[0].view(np.uint32), device[1], device[1].view(np.uint32), *device[2:]))
-    for here, there in zip((source, scratch, *rest), device, strict=True):
-        here[...] = there.copy_to_host()
+    """`kit.run` with the arenas' words beside their bytes."""
+    kit.run(kernel, lane, n, source, kit.words(source), scratch, kit.words(scratch), *rest)
 
 
 def corpus(n: int, seed: int = 0) -> dict[str, bytes]:

@@ -29,8 +29,14 @@ def aligned(n: int) -> int:
 
 @cache
 def workers() -> ThreadPoolExecutor:
-    """The threads that read files, copy bytes and run compiled twins: as many as this process may use cores."""
-    return ThreadPoolExecutor(cores(), thread_name_prefix="zarrgpu")
+    """The threads that run compiled twins and zarr's codecs: as many as this process may use cores."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="zarrgpu-work")
+
+
+@cache
+def readers() -> ThreadPoolExecutor:
+    """The threads that read files and copy bytes; they leave cores to the threads that feed the GPU meanwhile."""
+    return ThreadPoolExecutor(max(2, cores() - 2), thread_name_prefix="zarrgpu-read")
 
 
 def cores() -> int:
@@ -40,6 +46,7 @@ def cores() -> int:
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
     os.register_at_fork(after_in_child=workers.cache_clear)
+    os.register_at_fork(after_in_child=readers.cache_clear)
 
 
 class Lane(ABC):
@@ -93,10 +100,13 @@ class Engine(ABC):
         ``"host"`` or ``"cuda:N"``, as in ``device=``.
     kind : str
         ``"host"`` or ``"cuda"``, as in the counters.
+    ahead : int
+        Waves to fetch at once, fewer than there are lanes.
     """
 
     name: str
     kind: str
+    ahead: int
 
     @abstractmethod
     def supports(self, dtype: np.dtype[Any]) -> bool:

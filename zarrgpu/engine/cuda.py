@@ -14,8 +14,8 @@ from zarrgpu._cuda import Kernel
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent
 from zarrgpu.kernels import lz4_group, stored
 
-LANES = 4
-"""Waves in flight: one is fetched, one is enqueued, two decode. One decode at a time halves the throughput."""
+LANES = 5
+"""Waves in flight: two are fetched, one is enqueued, two decode. One decode at a time halves the throughput."""
 
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyKind
 
@@ -108,6 +108,7 @@ class CudaEngine(Engine):
     """
 
     kind = "cuda"
+    ahead = 2
 
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"

@@ -77,6 +77,7 @@ class HostEngine(Engine):
 
     name = "host"
     kind = "host"
+    ahead = 1
 
     def __init__(self) -> None:
         self._shelf: list[list[Lane]] = []
