@@ -52,7 +52,7 @@ U = np.uint32
 W = np.uint64
 
 WINDOW = 16
-WINDOWS = 128
+WINDOWS = 256
 LIMIT = 2**31
 
 
@@ -91,31 +91,35 @@ def groups(boxes: Table, itemsize: int) -> int:
 def make(target: Target, lanes: int, itemsize: int, swap: int) -> Any:
     """The body for elements of `itemsize` bytes of which every `swap` are reversed.
 
-    It works in two passes, since the second is rare and would take registers from the first: whole units, then the
-    rest.
+    It works in two passes, since the second is rare and would take registers from the first: whole units, in runs of as
+    many as a row, a block and the tile allow; then the rest, element by element.
     """
     device = target.device
     total, place = make_total(target), make_place(target, U)
     layout = make_layout(target, itemsize)
     copy, blank = make_element(target, itemsize, swap, U)
-    plain, planes, bits = (make_loops if lanes == 1 else make_registers)(target, itemsize, swap)
+    plain, planes, bits = (
+        make_loops(target, itemsize, swap) if lanes == 1 else make_registers(target, lanes, itemsize, swap)
+    )
     store16 = target.store16
     window = WINDOW // itemsize
-    plain_unit, bytes_unit, bits_unit = (unit_elements(itemsize, mode) for mode in (PLAIN, BYTES, BITS))
+    tile = WINDOWS * window
+    # Elements of a unit as powers of two.
+    plain_shift, bytes_shift, bits_shift = (unit_elements(itemsize, m).bit_length() - 1 for m in (PLAIN, BYTES, BITS))
 
     @device
-    def units_of_row(boxes, box, dst_strides, axes, unit):
-        """Units of each row of a box that is not empty. The first may start before the row does."""
+    def units_of_row(boxes, box, dst_strides, axes, shift):
+        """Units of each row of a box. The first may start before the row does."""
         length = boxes[box, B_COUNT + axes - 1]
         lead = boxes[box, B_DEST] & 15
         if axes > 1:
             for k in range(axes - 1):
                 lead |= dst_strides[k] & 15
             lead = np.int64(0) if lead == 0 else np.int64(WINDOW - itemsize)
-        return U((length + lead // itemsize + unit - 1) // unit)
+        return U((max(length, np.int64(0)) + lead // itemsize + (1 << shift) - 1) >> shift)
 
     @device
-    def locate(boxes, box, src_strides, dst_strides, per_row, unit, u):
+    def locate(boxes, box, src_strides, dst_strides, per_row, shift, u):
         """Where unit `u` of a box lies: its first element in the row, in the chunk, its first byte in the output."""
         axes = src_strides.size
         e, d, column = boxes[box, B_FIRST], boxes[box, B_DEST], u
@@ -123,20 +127,22 @@ def make(target: Target, lanes: int, itemsize: int, swap: int) -> Any:
             row = U(u // per_row)
             across, down, _ = place(boxes, box, src_strides, dst_strides, axes - 1, row)
             e, d, column = e + across, d + down, U(u - row * per_row)
-        first = np.int32(np.int32(column) * unit - np.int32(d & 15) // itemsize)
+        first = np.int32(np.int32(column << shift) - np.int32(d & 15) // itemsize)
         return first, e + first, d + first * itemsize
 
     @device
-    def is_whole(first, length, d, unit, out32):
-        """Whether a unit lies in its row, and its 16-byte windows in the output."""
-        return first >= 0 and first <= length - unit and d >= 0 and d <= 4 * np.int64(out32.size) - unit * itemsize
-
-    @device
     def block_of(layouts, row, e):
-        """The first element and the elements of the block that holds element `e`."""
+        """The first element of the block that holds element `e`, and its elements."""
         size, block = U(layouts[row, L_SIZE]), U(min(layouts[row, L_BLOCK], np.int64(LIMIT)))
         start = U(U(e * U(itemsize)) // block * block)
-        return U(start // U(itemsize)), U(min(block, U(size - start)) // U(itemsize))
+        return U(start // U(itemsize)), U(U(min(block, U(size - start))) // U(itemsize))
+
+    @device
+    def available(first, length, e, elements, d, out32):
+        """Elements from a place in row, chunk and output that lie in all of them; none if the place does not."""
+        if first < 0 or e < 0 or d < 0:
+            return np.int64(0)
+        return min(np.int64(length) - first, elements - e, (4 * np.int64(out32.size) - d) // itemsize)
 
     @device
     def pattern(fill, first):
@@ -148,8 +154,8 @@ def make(target: Target, lanes: int, itemsize: int, swap: int) -> Any:
 
     @device
     def elementwise(
-        source, scratch, layouts, boxes, src_strides, dst_strides, fill, out, out32, status, box, elements,
-        inside, unit, u, end,
+        source, scratch, layouts, boxes, src_strides, dst_strides, fill, out, out32, status, box, elements, room, shift,
+        u, end,
     ):  # fmt: skip
         """Units from `u` to `end` that the first pass left out."""
         axes = src_strides.size
@@ -158,16 +164,15 @@ def make(target: Target, lanes: int, itemsize: int, swap: int) -> Any:
         shuffled = not blanks and layouts[row, L_MODE] != PLAIN
         arena = source if layouts[row, L_ARENA] == SOURCE else scratch
         length = np.int32(boxes[box, B_COUNT + axes - 1])
-        per_row = units_of_row(boxes, box, dst_strides, axes, unit)
+        per_row = units_of_row(boxes, box, dst_strides, axes, shift)
+        unit = np.int32(1 << shift)
         while u < end:
-            first, e, d = locate(boxes, box, src_strides, dst_strides, per_row, unit, u)
-            whole = is_whole(first, length, d, unit, out32)
-            if not blanks:
-                whole = whole and inside and e >= 0 and e <= elements - unit
-                if whole and shuffled:
-                    start, n = block_of(layouts, row, U(e))
-                    whole = U(e) + U(unit) <= start + n
-            if not whole:
+            first, e, d = locate(boxes, box, src_strides, dst_strides, per_row, shift, u)
+            left = available(first, length, np.int64(0) if blanks else e, room, d, out32)
+            if left >= unit and shuffled:
+                start, n = block_of(layouts, row, U(e))
+                left = np.int64(start) + np.int64(n) - e
+            if left < unit:
                 for i in range(max(first, 0) - first, min(first + unit, length) - first):
                     at = d + i * itemsize
                     if at < 0 or at > out.size - itemsize or (not blanks and (e + i < 0 or e + i >= elements)):
@@ -191,61 +196,58 @@ def make(target: Target, lanes: int, itemsize: int, swap: int) -> Any:
             return
         blanks = layouts[row, L_ARENA] == FILL
         mode = np.int64(PLAIN) if blanks else layouts[row, L_MODE]
-        unit = np.int32(bits_unit if mode == BITS else bytes_unit if mode == BYTES else plain_unit)
-        per_row = units_of_row(boxes, box, dst_strides, axes, unit)
-        per_tile = WINDOWS * window // unit
-        begin = (item - box * groups) * per_tile
-        # An empty box has no rows, a box with empty rows none either.
-        rows = total(boxes, box, axes) // max(boxes[box, B_COUNT + axes - 1], np.int64(1))
-        end = U(min(begin + per_tile, rows * np.int64(per_row)))
+        shift = U(bits_shift if mode == BITS else bytes_shift if mode == BYTES else plain_shift)
+        per_row = units_of_row(boxes, box, dst_strides, axes, shift)
+        begin = (item - box * groups) * (tile >> shift)
+        end = U(min(begin + (tile >> shift), total(boxes, box, axes - 1) * np.int64(per_row)))
         begin = U(begin + lane)
         length = np.int32(boxes[box, B_COUNT + axes - 1])
         here = layouts[row, L_ARENA] == SOURCE
         arena = source if here else scratch
         words = source32 if here else scratch32
-        base, size = layouts[row, L_BASE], layouts[row, L_SIZE]
-        inside = blanks or (size < LIMIT and base + size <= 4 * np.int64(words.size))
+        # Elements that the first pass may reach: those of the chunk, if it is small and whole words cover it.
+        room = np.int64(LIMIT)
+        if not blanks:
+            covered = layouts[row, L_BASE] + layouts[row, L_SIZE] <= 4 * np.int64(words.size)
+            room = elements if covered and layouts[row, L_SIZE] < LIMIT else np.int64(0)
 
-        # The block that holds the elements from `start` on, `n` of them; kept from unit to unit.
-        start, n = U(0), U(elements) if mode == PLAIN and inside else U(0)
+        # The block that holds the elements from `start` on, `n` of them; kept from run to run.
+        start, n = U(0), U(room) if mode == PLAIN else U(0)
         rest = False
         u = begin
         while u < end:
-            first, e, d = locate(boxes, box, src_strides, dst_strides, per_row, unit, u)
-            whole = is_whole(first, length, d, unit, out32)
-            if not blanks:
-                whole = whole and inside and e >= 0 and e <= elements - unit
-                if whole and (U(e) < start or U(e) >= start + n):
+            first, e, d = locate(boxes, box, src_strides, dst_strides, per_row, shift, u)
+            left = available(first, length, np.int64(0) if blanks else e, room, d, out32)
+            if mode != PLAIN and left >= 1 << shift:
+                if U(e) < start or U(e) >= start + n:
                     start, n = block_of(layouts, row, U(e))
-                whole = whole and U(e) + U(unit) <= start + n
-            count = 1  # units made at once: one lane makes as many as it can, of several each makes one
-            if not whole:
+                left = min(left, np.int64(start) + np.int64(n) - e)
+            # Of the units that are left in a row, every lane makes one in turn.
+            count = (min(left >> shift, np.int64(end) - np.int64(u)) + (lanes - 1)) // lanes
+            if lanes > 1 and mode == BITS:
+                count = min(count, np.int64(1))
+            o = W(d >> 2)
+            if count <= 0:
                 rest = True
+                count = np.int64(1)
+            elif blanks:
+                x, y = pattern(fill, 0), pattern(fill, 4)
+                for i in range(count):
+                    store16(out32, o + W(4 * lanes * i), x, y, x, y)
+            elif mode == PLAIN or (mode == BITS and n & U(7) != U(0)):
+                plain(arena, words, W(layouts[row, L_BASE] + e * itemsize), out32, o, count, (1 << shift) // window)
             else:
-                if lanes == 1:
-                    room = (4 * np.int64(out32.size) - d) // itemsize
-                    if not blanks:
-                        room = min(room, np.int64(start) + np.int64(n) - e)
-                    count = min(min(np.int64(length - first), room) // unit, np.int64(end) - np.int64(u))
-                o = W(d >> 2)
-                if blanks:
-                    x, y = pattern(fill, 0), pattern(fill, 4)
-                    for i in range(count):
-                        store16(out32, o + W(4 * i), x, y, x, y)
-                elif mode == PLAIN or (mode == BITS and n & U(7) != U(0)):
-                    plain(arena, words, W(base) + W(e) * W(itemsize), out32, o, count * (unit // window))
+                block = W(layouts[row, L_BASE]) + W(start) * W(itemsize)
+                j = U(U(e) - start)
+                if mode == BYTES:
+                    planes(arena, words, block + W(j), W(n), out32, o, count)
                 else:
-                    block = W(base) + W(start) * W(itemsize)
-                    j = U(U(e) - start)
-                    if mode == BYTES:
-                        planes(arena, words, block + W(j), W(n), out32, o, count)
-                    else:
-                        bits(arena, block + W(j >> U(3)), W(n >> U(3)), U(j & U(7)), out, out32, o, count)
+                    bits(arena, block + W(j >> U(3)), W(n >> U(3)), U(j & U(7)), out, out32, o, count)
             u = U(u + U(count * lanes))
         if rest:
             elementwise(
                 source, scratch, layouts, boxes, src_strides, dst_strides, fill, out, out32, status, box, elements,
-                inside, unit, begin, end,
+                room, shift, begin, end,
             )  # fmt: skip
 
     return body

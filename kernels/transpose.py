@@ -5,15 +5,16 @@ reversed. Addresses ``a`` are uint64 bytes from the start of the arena, of which
 the words; they may have any alignment. ``o`` is the uint64 word of ``out32`` to write from, a multiple of four. The
 caller has checked every byte that an argument names, and that the arena's words cover it.
 
-``plain(data, words, a, out32, o, count)``
-    `count` times 16 bytes as they lie.
+``plain(data, words, a, out32, o, count, windows)``
+    A unit is 16 * `windows` bytes as they lie.
 ``planes(data, words, a, n, out32, o, count)``
-    `count` times max(4, 16 // itemsize) elements, byte ``y`` of which is at ``a + y * n`` and after it.
+    A unit is max(4, 16 // itemsize) elements, byte ``y`` of which is at ``a + y * n`` and after it.
 ``bits(data, a, m, k, out, out32, o, count)``
-    `count` times max(8, 16 // itemsize) elements, bit ``b`` of byte ``y`` of which is bit ``k`` of the byte at
+    A unit is max(8, 16 // itemsize) elements, bit ``b`` of byte ``y`` of which is bit ``k`` of the byte at
     ``a + (8 * y + b) * m`` and the bits after it; ``k`` is uint32, below eight.
 
-In registers, `planes` and `bits` take `count` for one.
+Each makes `count` units: the first and every `lanes`-th after it; but `bits` in registers makes the first alone, since
+a loop there would take too many.
 """
 
 from __future__ import annotations
@@ -84,15 +85,15 @@ def make_loops(target: Target, itemsize: int, swap: int) -> tuple[Any, Any, Any]
     octets = max(8, 16 // itemsize) // 8
 
     @device
-    def plain(data, words, a, out32, o, count):
-        for i in range(2 * count):
+    def plain(data, words, a, out32, o, count, windows):
+        for i in range(2 * count * windows):
             b, c = a + W(8) * W(i), o + W(2) * W(i)
             out32[c] = four(data, b + p0, b + p1, b + p2, b + p3)
             out32[c + W(1)] = four(data, b + p4, b + p5, b + p6, b + p7)
 
     @device
     def planes1(data, words, a, n, out32, o, count):
-        plain(data, words, a, out32, o, count)
+        plain(data, words, a, out32, o, count, 1)
 
     @device
     def planes2(data, words, a, n, out32, o, count):
@@ -131,8 +132,8 @@ def make_loops(target: Target, itemsize: int, swap: int) -> tuple[Any, Any, Any]
     return plain, {1: planes1, 2: planes2, 4: planes4, 8: planes8}[itemsize], bits
 
 
-def make_registers(target: Target, itemsize: int, swap: int) -> tuple[Any, Any, Any]:
-    """The functions as aligned loads, byte permutations and 16-byte stores; `count` is one, but for `plain`."""
+def make_registers(target: Target, lanes: int, itemsize: int, swap: int) -> tuple[Any, Any, Any]:
+    """The functions as aligned loads, byte permutations and 16-byte stores."""
     device, permute, store16 = target.device, target.permute, target.store16
     _, bits8 = make_bits8(target)
     unit = max(swap, 1)
@@ -186,39 +187,54 @@ def make_registers(target: Target, itemsize: int, swap: int) -> tuple[Any, Any, 
         store16(out32, o, x, x2, y, y2)
         store16(out32, o + W(4), z, z2, t, t2)
 
+    # From one unit of a lane to the next: bytes of a plane, words of the output.
+    ahead, out_ahead = W(lanes * max(4, 16 // itemsize)), W(lanes * max(itemsize, 4))
+
     @device
-    def plain(data, words, a, out32, o, count):
+    def plain(data, words, a, out32, o, count, windows):
         for _ in range(count):
-            x, y, z, t = quad(words, a, a + W(4), a + W(8), a + W(12))
-            if unit > 1:
-                order = U(reversed_bytes)
-                x, y, z, t = permute(x, x, order), permute(y, y, order), permute(z, z, order), permute(t, t, order)
-            if unit == 8:
-                x, y, z, t = y, x, t, z
-            store16(out32, o, x, y, z, t)
-            a += W(16)
-            o += W(4)
+            for w in range(windows):
+                b = a + W(16 * w)
+                x, y, z, t = quad(words, b, b + W(4), b + W(8), b + W(12))
+                if unit > 1:
+                    order = U(reversed_bytes)
+                    x, y, z, t = permute(x, x, order), permute(y, y, order), permute(z, z, order), permute(t, t, order)
+                if unit == 8:
+                    x, y, z, t = y, x, t, z
+                store16(out32, o + W(4 * w), x, y, z, t)
+            a += W(16 * lanes * windows)
+            o += W(4 * lanes * windows)
 
     @device
     def planes1(data, words, a, n, out32, o, count):
-        plain(data, words, a, out32, o, count)
+        plain(data, words, a, out32, o, count, 1)
 
     @device
     def planes2(data, words, a, n, out32, o, count):
         b, c = a + p0 * n, a + p1 * n
-        x, y, z, t = quad(words, b, b + W(4), c, c + W(4))
-        store2(x, y, z, t, out32, o)
+        for _ in range(count):
+            x, y, z, t = quad(words, b, b + W(4), c, c + W(4))
+            store2(x, y, z, t, out32, o)
+            b += ahead
+            c += ahead
+            o += out_ahead
 
     @device
     def planes4(data, words, a, n, out32, o, count):
-        x, y, z, t = quad(words, a + p0 * n, a + p1 * n, a + p2 * n, a + p3 * n)
-        store4(x, y, z, t, out32, o)
+        for _ in range(count):
+            x, y, z, t = quad(words, a + p0 * n, a + p1 * n, a + p2 * n, a + p3 * n)
+            store4(x, y, z, t, out32, o)
+            a += ahead
+            o += out_ahead
 
     @device
     def planes8(data, words, a, n, out32, o, count):
-        x, y, z, t = quad(words, a + p0 * n, a + p1 * n, a + p2 * n, a + p3 * n)
-        x2, y2, z2, t2 = quad(words, a + p4 * n, a + p5 * n, a + p6 * n, a + p7 * n)
-        store8(x, y, z, t, x2, y2, z2, t2, out32, o)
+        for _ in range(count):
+            x, y, z, t = quad(words, a + p0 * n, a + p1 * n, a + p2 * n, a + p3 * n)
+            x2, y2, z2, t2 = quad(words, a + p4 * n, a + p5 * n, a + p6 * n, a + p7 * n)
+            store8(x, y, z, t, x2, y2, z2, t2, out32, o)
+            a += ahead
+            o += out_ahead
 
     @device
     def bits_1(data, a, m, k, out, out32, o, count):
