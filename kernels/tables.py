@@ -106,3 +106,5 @@ class Status(IntEnum):
     """A table points outside an arena: a fault of the caller, never of the data."""
     CUT_SHORT = 10
     """The chunk has fewer bytes than its header says. Final: c-blosc would read past the end, and may succeed."""
+    REFUSED = 11
+    """A library refused the chunk."""

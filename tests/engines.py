@@ -16,12 +16,18 @@ import zarrgpu.engine
 from tests import fake_cupy
 from tests.conftest import GPU
 
-ENGINES = ["host", "cuda" if GPU else "sim"]
+ENGINES = ["host", "twins", "cuda" if GPU else "sim"]
+"""``"twins"`` is the host engine with the kernels' compiled twins where it would prefer a library."""
 
 
 @contextlib.contextmanager
 def device(engine: str) -> Iterator[str]:
     """The ``device=`` argument for an engine; for ``"sim"``, the CUDA engine on the simulator while this is entered."""
+    if engine == "twins":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(zarrgpu.engine.resolve("host"), "by_library", False)
+            yield "host"
+        return
     if engine != "sim":
         yield engine
         return

@@ -61,7 +61,9 @@ def test_a_damaged_chunk_is_named(engine: str, fault: str, tmp_path: Path) -> No
             error = caught.value
             assert (error.key.rpartition("/")[2], error.codec) == ("2.0", "blosc")
             assert str(tmp_path) in error.store
-            assert reason in error.reason, error
+            # the library does not say what is wrong with a stream, nor where a block should have been
+            refused = engine == "host" and reason in ("bad bounds", "bad offset", "overflow")
+            assert ("refused" if refused else reason) in error.reason, error
             for part in (error.store, error.key, error.codec, error.reason):
                 assert part in str(error)
         assert same(zarrgpu.read(z, np.s_[:20], device=name), VALUES[:20])
@@ -93,7 +95,7 @@ async def _copy(source: zarr.Array[Any], target: zarr.Array[Any], key: str) -> N
     await target.store.set(key, data)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES[1:])
 def test_the_cpu_has_the_last_word(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a decoder of ours refuses what the CPU decodes, the values are the CPU's, with a warning and a count."""
     from zarrgpu.codecs import Blosc
@@ -101,8 +103,8 @@ def test_the_cpu_has_the_last_word(engine: str, monkeypatch: pytest.MonkeyPatch)
     z = make(VALUES, CHUNKS, 2, order="F")
     locate = Blosc.locate
 
-    def refuse(self: Any, arena: Any, chunks: Any) -> Any:
-        found = locate(self, arena, chunks)
+    def refuse(self: Any, arena: Any, chunks: Any, by_library: bool) -> Any:
+        found = locate(self, arena, chunks, by_library)
         found.status[1] = Status.BAD_HEADER
         keep = found.streams[:, 4] != 1
         work = {kind: lines[keep[lines]] for kind, lines in found.work.items()}

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from itertools import pairwise
-from typing import Any, override
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +58,8 @@ class Files(Source):
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
 
-    @override
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """As `Source.load`."""
         paths = self.paths[first:last]
         sizes = np.fromiter((s for part in _spread(_sizes, paths) for s in part), np.int64, len(paths))
         starts, used = _pack(sizes)
@@ -75,8 +75,8 @@ class NativeFiles(Files):
     SURPRISING = 1 << 30
     """Size from which a file is looked at again: some file systems say so of a folder."""
 
-    @override
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """As `Source.load`."""
         from zarrgpu import _native as native
 
         paths = self.paths[first:last]
@@ -115,8 +115,8 @@ class Objects(Source):
     ) -> None:
         self.get, self.loop, self.concurrency = get, loop, concurrency
 
-    @override
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """As `Source.load`."""
         found = asyncio.run_coroutine_threadsafe(self._gather(first, last), self.loop).result()
         sizes = np.fromiter((MISSING if b is None else b.size for b in found), np.int64, last - first)
         starts, used = _pack(sizes)

@@ -144,11 +144,29 @@ def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     chunks[:, t.C_START], chunks[:, t.C_SIZE] = starts, sizes
     chunks[:, t.C_SLOT] = np.arange(last - first) * aligned(stage.scratch(request.chunk_nbytes))
     chunks[:, t.C_WANT] = request.chunk_nbytes
-    wave = Wave(lane, first, last, chunks, used, stage.locate(lane.arena[:used], chunks))
+    located = stage.locate(lane.arena[:used], chunks, request.engine.by_library)
+    wave = Wave(lane, first, last, chunks, used, located)
+    if len(located.whole):
+        _decode_whole(request, wave)
     refused = np.flatnonzero(wave.located.status)
     if len(refused):
         _decode_on_host(request, wave, refused, wave.located.status[refused])
     return wave
+
+
+def _decode_whole(request: Request, wave: Wave) -> None:
+    """Decode chunks by the codec's library, each on a thread, into the scratch arena."""
+    stage, nbytes = request.program.stage, request.chunk_nbytes
+    scratch = wave.lane.scratch(len(wave.chunks) * aligned(stage.scratch(nbytes)))
+
+    def decode(i: int) -> None:
+        start, size, slot = wave.chunks[i, [t.C_START, t.C_SIZE, t.C_SLOT]].tolist()
+        try:
+            stage.decode(wave.lane.arena[start : start + size], scratch[slot : slot + nbytes])
+        except Exception:  # the last word is zarr's own decoder's, which says why
+            wave.located.status[i] = Status.REFUSED
+
+    list(workers().map(decode, wave.located.whole.tolist()))
 
 
 def _decode(request: Request, wave: Wave) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from numcodecs.blosc import decompress
 
 from zarrgpu.codecs.base import Located, Stage
 from zarrgpu.errors import UnsupportedError
@@ -28,7 +29,7 @@ class Blosc(Stage):
             raise UnsupportedError(f"blosc with {cname}")
         return cls()
 
-    def locate(self, arena: npt.NDArray[np.uint8], chunks: npt.NDArray[np.int64]) -> Located:
+    def locate(self, arena: npt.NDArray[np.uint8], chunks: npt.NDArray[np.int64], by_library: bool) -> Located:
         from zarrgpu.kernels import blosc
         from zarrgpu.kernels import tables as t
 
@@ -36,6 +37,10 @@ class Blosc(Stage):
         layouts = np.empty((n, t.LAYOUT_COLUMNS), np.int64)
         counts, status = np.empty(n, np.int64), np.empty(n, np.int32)
         blosc.SCAN.host()(0, n, arena, chunks, layouts, counts, status)
+        if by_library:
+            whole = np.flatnonzero((status == t.Status.OK) & (layouts[:, t.L_ARENA] == t.SCRATCH))
+            layouts[whole, t.L_BLOCK], layouts[whole, t.L_MODE] = layouts[whole, t.L_SIZE], t.PLAIN
+            return Located(layouts, np.empty((0, t.STREAM_COLUMNS), np.int64), {}, status, whole)
         first = np.concatenate([[0], np.cumsum(counts)])
         streams = np.zeros((int(first[-1]), t.STREAM_COLUMNS), np.int64)
         streams[:, t.S_CHUNK] = np.repeat(np.arange(n), counts)
@@ -46,6 +51,9 @@ class Blosc(Stage):
         stored = usable & (size == want)
         work = {"lz4": longest[(usable & ~stored)[longest]], "stored": longest[stored[longest]]}
         return Located(layouts, streams, {kind: order for kind, order in work.items() if len(order)}, status)
+
+    def decode(self, encoded: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> None:
+        decompress(encoded, out)
 
     def scratch(self, chunk_nbytes: int) -> int:
         return chunk_nbytes

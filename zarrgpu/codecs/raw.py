@@ -20,7 +20,7 @@ class Raw(Stage):
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         return cls()
 
-    def locate(self, arena: npt.NDArray[np.uint8], chunks: npt.NDArray[np.int64]) -> Located:
+    def locate(self, arena: npt.NDArray[np.uint8], chunks: npt.NDArray[np.int64], by_library: bool) -> Located:
         from zarrgpu.kernels import tables as t
 
         size, want = chunks[:, t.C_SIZE], chunks[:, t.C_WANT]

@@ -100,6 +100,8 @@ class Engine(ABC):
         ``"host"`` or ``"cuda:N"``, as in ``device=``.
     kind : str
         ``"host"`` or ``"cuda"``, as in the counters.
+    by_library : bool
+        Whether codecs decode by a library on host threads where they can, rather than by kernels.
     ahead : int
         Waves to fetch at once, fewer than there are lanes.
     """
@@ -107,6 +109,7 @@ class Engine(ABC):
     name: str
     kind: str
     ahead: int
+    by_library: bool
 
     @abstractmethod
     def supports(self, dtype: np.dtype[Any]) -> bool:

@@ -109,6 +109,7 @@ class CudaEngine(Engine):
 
     kind = "cuda"
     ahead = 2
+    by_library = False
 
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"

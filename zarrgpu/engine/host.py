@@ -1,4 +1,7 @@
-"""The engine without a GPU: NumPy arrays, compiled twins of the kernels on all cores."""
+"""The engine without a GPU: NumPy arrays, numcodecs and compiled twins of the kernels on all cores.
+
+numcodecs' own decoders, in C, are several times faster than the twins of ours; assemble is a twin.
+"""
 
 from __future__ import annotations
 
@@ -78,6 +81,7 @@ class HostEngine(Engine):
     name = "host"
     kind = "host"
     ahead = 1
+    by_library = True
 
     def __init__(self) -> None:
         self._shelf: list[list[Lane]] = []
