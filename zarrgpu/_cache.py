@@ -18,7 +18,7 @@ from numba.core.caching import FunctionCache
 def sources() -> str:
     """Digest of the text of all kernels and of this package's numba layer."""
     here = Path(__file__).parent
-    files = [*sorted((here / "kernels").glob("*.py")), here / "_cuda.py"]
+    files = [*sorted((here / "kernels").glob("*.py")), here / "_cuda.py", here / "_targets.py"]
     return hashlib.sha256(b"\0".join(f.read_bytes() for f in files)).hexdigest()
 
 

@@ -121,7 +121,7 @@ def chain_of(codecs: Iterable[Codec], spec: ArraySpec) -> Chain:
 
 def fill_bytes(spec: ArraySpec, dtype: np.dtype[Any]) -> npt.NDArray[np.uint8]:
     """The fill value as the bytes of one element of `dtype`."""
-    return np.frombuffer(np.asarray(fill_value_or_default(spec)).astype(dtype).tobytes(), np.uint8)
+    return np.frombuffer(bytearray(np.asarray(fill_value_or_default(spec)).astype(dtype).tobytes()), np.uint8)
 
 
 def cpu_decoder(codecs: Iterable[Codec], spec: ArraySpec) -> Callable[[bytes], npt.NDArray[Any]]:

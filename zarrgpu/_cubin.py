@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def compile_lto(kernel: Kernel, capability: tuple[int, int]) -> bytes:
     """Compile a kernel to NVVM's intermediate code; needs no GPU."""
-    from zarrgpu._cuda import import_cuda
+    from zarrgpu._targets import import_cuda
 
     cuda = import_cuda()
     lto, _ = cuda.compile(
