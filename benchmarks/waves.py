@@ -1,0 +1,138 @@
+"""All chunks of an array as one wave on a lane, so that its kernels can be run and timed alone."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import zarr
+
+from zarrgpu import _compat
+from zarrgpu._cuda import Kernel
+from zarrgpu.chain import bind
+from zarrgpu.engine.base import Engine, Lane, aligned
+from zarrgpu.fetch import files
+from zarrgpu.kernels import boxes as b
+from zarrgpu.kernels import tables as t
+from zarrgpu.plan import axes_of, plan_axes
+
+Enqueue = Callable[[], None]
+
+LAUNCHES = 5
+"""Launches between two events on a GPU: with the one before them they hide what it costs the host to launch."""
+
+
+class Wave:
+    """An array in a local store, fetched and located.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        All of its chunks are in the store.
+    engine : Engine
+    lane : Lane
+        One of the engine's.
+
+    Attributes
+    ----------
+    decoded, encoded : int
+        Bytes of all chunks.
+    out : Array
+        Where `assemble` puts them.
+    """
+
+    def __init__(self, array: zarr.Array[Any], engine: Engine, lane: Lane) -> None:
+        metadata: Any = array.metadata
+        self.engine, self.lane = engine, lane
+        self.program = bind(_compat.chain_of(_compat.evolved_codecs(metadata), _compat.spec_of(metadata)))
+        self.out = engine.empty(array.shape, self.program.stored)
+        axes = axes_of([slice(None)] * array.ndim, array.shape)
+        self.plan = plan_axes(axes, array.chunks, self.program.chunk_strides(array.chunks), self.out.strides)
+        root = _compat.local_path(array.store_path)
+        self.files = files([f"{root}/{metadata.encode_chunk_key(tuple(c))}" for c in self.plan.grid.tolist()])
+        starts, sizes, self.used = self.fetch()
+        if (sizes < 0).any():
+            raise ValueError("chunks are missing")
+        nbytes = int(np.prod(array.chunks)) * self.program.stored.itemsize
+        slot = aligned(self.program.stage.scratch(nbytes))
+        self.chunks = np.column_stack([starts, sizes, np.arange(len(sizes)) * slot, np.full(len(sizes), nbytes)])
+        self.decoded, self.encoded = nbytes * len(sizes), int(sizes.sum())
+        self.located = self.program.stage.locate(lane.arena[: self.used], self.chunks, by_library=False)
+        if self.located.status.any():
+            raise ValueError(f"chunks are refused: {self.located.status}")
+        source, scratch = lane.upload(self.used), lane.scratch(len(sizes) * slot)
+        self.arenas = (source, source.view(np.uint32), scratch, scratch.view(np.uint32))
+
+    def fetch(self) -> tuple[Any, Any, int]:
+        """Read the files into the arena."""
+        return self.files.load(0, len(self.plan), self.lane.reserve)
+
+    def decompress(self, kind: str, kernel: Kernel) -> tuple[Enqueue, int]:
+        """What decodes the streams of a kind, and how many bytes come out."""
+        lines = self.located.work[kind]
+        streams, order = self.lane.tables(self.located.streams, lines)
+        status = self.lane.zeros(len(self.located.streams))
+        return self.checked(kernel, len(lines), status, *self.arenas, streams, order), int(
+            self.located.streams[lines, t.S_WANT].sum()
+        )
+
+    def decompress_all(self) -> None:
+        """Decode every stream, so that `assemble` finds what it needs."""
+        for kind in self.located.work:
+            self.decompress(kind, self.engine.decoders()[kind])[0]()
+        self.lane.wait()
+
+    def assemble(self, kernels: Any) -> tuple[Enqueue, int]:
+        """What assembles all chunks by `kernels` (a module), and how many bytes are read and written."""
+        own, src, dst = b.merge_axes(self.plan.boxes, self.plan.src_strides, self.plan.dst_strides)
+        itemsize, swap = self.out.dtype.itemsize, self.program.swap(self.out.dtype)
+        groups, flat = kernels.groups(own, itemsize), self.engine.flat(self.out)
+        assert flat is not None
+        fill = np.zeros(itemsize, np.uint8)
+        layouts, table, src, dst, fill = self.lane.tables(self.located.layouts, own, src, dst, fill)
+        status = self.lane.zeros(len(own))
+        with getattr(self.lane, "stream", nullcontext()):
+            self.out.fill(0)  # what another kernel left there must not pass for this one's
+        arguments = (groups, *self.arenas, layouts, table, src, dst, fill, *flat)
+        enqueue = self.checked(kernels.kernel(itemsize, swap), len(own) * groups, status, *arguments)
+        return enqueue, self.decoded + self.out.nbytes
+
+    def checked(self, kernel: Kernel, n: int, status: Any, *arguments: Any) -> Enqueue:
+        """What launches a kernel whose last argument is its status, after a first launch that must end well."""
+
+        def enqueue() -> None:
+            self.lane.launch(kernel, n, *arguments, status)
+
+        enqueue()
+        found = self.lane.download(status)
+        self.lane.wait()
+        if found.any():
+            raise AssertionError(f"{kernel.name} refuses good data: {np.unique(found)}")
+        return enqueue
+
+
+def seconds(lane: Lane, enqueue: Enqueue, repeats: int = 5) -> float:
+    """Median time of what `enqueue` asks of a lane: by CUDA events on a GPU, by the clock on the host."""
+    stream = getattr(lane, "stream", None)
+    times = []
+    for _ in range(repeats):
+        if stream is None:
+            begin = time.perf_counter()
+            enqueue()
+            times.append(time.perf_counter() - begin)
+            continue
+        import cupy
+
+        first, last = cupy.cuda.Event(), cupy.cuda.Event()
+        enqueue()
+        first.record(stream)
+        for _ in range(LAUNCHES):
+            enqueue()
+        last.record(stream)
+        last.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(first, last) / 1e3 / LAUNCHES)
+    return statistics.median(times)
