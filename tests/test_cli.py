@@ -23,6 +23,7 @@ pytest.importorskip("typer", reason="the extra cli is not installed")
 from typer.testing import CliRunner
 
 Run = Callable[..., Any]
+README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.fixture
@@ -121,6 +122,11 @@ def test_explain_lists_stages_and_reasons_of_every_array(run: Run, group: Path) 
     assert result.exit_code == 0, result.output
     assert "u: float32 (3, 4), chunks (3, 4)\nthrough zarr's own pipeline: codec zstd\n" in result.stdout
     assert run("explain", group / "t", "--device", "host").stdout.count("float32") == 1
+
+
+def test_the_readme_shows_what_explain_prints(store: Path) -> None:
+    listing = str(zarrgpu.explain(store, "host"))
+    assert f'```python\n>>> print(zarrgpu.explain("era5.zarr/t2m", device="host"))\n{listing}\n' in README.read_text()
 
 
 def test_explain_of_a_group_without_arrays_is_an_error(run: Run, tmp_path: Path) -> None:
