@@ -209,6 +209,9 @@ def installed() -> Iterator[types.ModuleType]:
     """Make ``import cupy`` give this module, and numba's simulator take its arrays."""
     from numba import cuda
 
+    import zarrgpu.buffer
+    import zarrgpu.engine  # noqa: F401  # packages whose modules are made anew below
+
     module = types.ModuleType("cupy")
     module.__spec__ = ModuleSpec("cupy", None)
     for name in ("ndarray", "empty", "zeros", "asarray", "asnumpy", "concatenate"):
@@ -230,16 +233,22 @@ def installed() -> Iterator[types.ModuleType]:
         return array._inner
 
     before = {name: sys.modules.get(name) for name in ("cupy", "zarrgpu.engine.cuda", "zarrgpu.buffer.gpu")}
+
+    def forget() -> None:
+        """Let the modules that import cupy be imported anew; a package keeps its submodules as attributes too."""
+        for name in before:
+            sys.modules.pop(name, None)
+            package, _, attribute = name.rpartition(".")
+            if package and hasattr(sys.modules[package], attribute):
+                delattr(sys.modules[package], attribute)
+
     numba_before = getattr(cuda, "as_cuda_array", None)  # the simulator has none
-    for name in before:
-        sys.modules.pop(name, None)
+    forget()
     sys.modules["cupy"] = module
     cuda.as_cuda_array = as_cuda_array
     try:
         yield module
     finally:
-        for name, value in before.items():
-            sys.modules.pop(name, None)
-            if value is not None:
-                sys.modules[name] = value
+        forget()
+        sys.modules.update({name: value for name, value in before.items() if value is not None})
         cuda.as_cuda_array = numba_before

@@ -129,8 +129,8 @@ class Kernel:
 def _named(kernel: str, device: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`device`, with a symbol of its own for each function that it is given.
 
-    The closures that kernels are made of share their qualified names. Code from numba's cache is linked by name with what
-    this process compiled, so that a twin would end up with the inner functions of another one.
+    The closures that kernels are made of share their qualified names. Code from numba's cache is linked by name with
+    what this process compiled, so that a twin would end up with the inner functions of another one.
     """
     count = itertools.count()
 

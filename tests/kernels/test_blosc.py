@@ -61,7 +61,8 @@ def unpack(layout: Any, streams: Any, arena: bytes) -> bytes:
 def test_streams_are_where_c_blosc_put_them(lane: str, typesize: int, shuffle: int) -> None:
     """Split and unsplit, stored and short last blocks; the header's typesize counts, several chunks at once."""
     rng = np.random.default_rng(typesize)
-    values = [smooth((400,), "u1").tobytes() * 3, rng.bytes(700) + bytes(700), bytes(128 * typesize + 3), b"short and stored " * 2]
+    mixed, short = rng.bytes(700) + bytes(700), b"short and stored " * 2
+    values = [smooth((400,), "u1").tobytes() * 3, mixed, bytes(128 * typesize + 3), short]
     chunks: list[bytes | None] = []
     for data in values:
         array = np.frombuffer(data[: len(data) // typesize * typesize], f"V{typesize}")

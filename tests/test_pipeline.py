@@ -1,0 +1,102 @@
+"""`GpuCodecPipeline` has every member that zarr's base class names, and each does as zarr's own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from zarr.abc.codec import CodecPipeline
+from zarr.buffer import cpu
+
+import zarrgpu
+from tests.engines import ENGINES, device, make, same, smooth
+from zarrgpu import _compat
+from zarrgpu.pipeline import GpuCodecPipeline
+
+
+def pipeline(z: zarr.Array[Any]) -> GpuCodecPipeline:
+    """Ours, for an array."""
+    return GpuCodecPipeline.from_array_metadata_and_store(z.metadata, z.store)
+
+
+def test_every_member_of_the_base_class_is_ours() -> None:
+    names = [n for n, _ in inspect.getmembers(CodecPipeline) if not n.startswith("_")]
+    assert not [n for n in names if getattr(GpuCodecPipeline, n) is getattr(CodecPipeline, n)]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_is_asked_of_codecs_is_answered_as_zarr_answers(zarr_format: Any) -> None:
+    z = make(smooth((8, 6)), (4, 4), zarr_format)
+    ours, zarrs = pipeline(z), z.async_array.codec_pipeline
+    assert [type(c).__name__.removeprefix("Host") for c in ours] == [type(c).__name__ for c in zarrs]  # type: ignore[attr-defined]  # zarr's has it
+    assert ours.supports_partial_decode == zarrs.supports_partial_decode
+    assert ours.supports_partial_encode == zarrs.supports_partial_encode
+    plain = make(smooth((8, 6)), (4, 4), shuffle=None)
+    assert pipeline(plain).compute_encoded_size(64, _compat.spec_of(plain.metadata)) == 64
+    with pytest.raises(NotImplementedError):
+        ours.compute_encoded_size(64, _compat.spec_of(z.metadata))
+    if zarr_format == 3:
+        ours.validate(shape=z.shape, dtype=z.metadata.dtype, chunk_grid=z.metadata.chunk_grid)  # type: ignore[union-attr]  # Zarr 3
+        bad = GpuCodecPipeline.from_codecs([zarr.codecs.TransposeCodec(order=(0,)), zarr.codecs.BytesCodec()])
+        with pytest.raises(ValueError, match="order"):
+            bad.validate(shape=z.shape, dtype=z.metadata.dtype, chunk_grid=z.metadata.chunk_grid)  # type: ignore[union-attr]  # Zarr 3
+
+
+@pytest.mark.parametrize("engine", ENGINES[1:])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_decode_and_encode(engine: str, zarr_format: Any) -> None:
+    """Single chunks, there and back, in the buffers that the spec asks for; None stays None."""
+    values = smooth((4, 4), "i4")
+    z = make(values, (4, 4), zarr_format)
+    with device(engine) as name, zarrgpu.enable(device=name):
+        p = pipeline(z)
+        spec = _compat.spec_of(z.metadata)
+
+        async def work() -> None:
+            array = spec.prototype.nd_buffer.from_numpy_array(values)
+            data, nothing = await p.encode([(array, spec), (None, spec)])
+            assert nothing is None
+            assert isinstance(data, spec.prototype.buffer)
+            chunk, nothing = await p.decode([(data, spec), (None, spec)])
+            assert nothing is None
+            assert isinstance(chunk, spec.prototype.nd_buffer)
+            assert same(chunk.as_numpy_array(), values)
+
+        asyncio.run(work())
+
+
+def test_an_empty_batch_reads_nothing() -> None:
+    z = make(smooth((4,)), (4,))
+    out = cpu.NDBuffer.from_numpy_array(np.zeros(4, "f4"))
+    assert asyncio.run(pipeline(z).read([], out)) == ()
+
+
+def test_chunks_of_several_shapes_go_through_zarr() -> None:
+    """A rectilinear grid has no program; zarr reads it."""
+    with zarr.config.set({"array.rectilinear_chunks": True}):
+        values = smooth((10,), "i4")
+        z = zarr.create_array({}, shape=(10,), chunks=[[3, 3, 4]], dtype="i4", compressors=None)
+        z[...] = values
+        zarrgpu.reset_counters()
+        assert same(zarrgpu.read(z, device="host"), values)
+        assert zarrgpu.counters()["fallback.bind:chunks of several shapes"] == 1
+        with zarrgpu.enable(device="host"):
+            assert same(zarr.open_array(z.store, mode="r")[...], values)
+
+
+def test_many_threads_read_at_once() -> None:
+    """Requests of several threads share the workers and nothing else."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    values = smooth((40, 30))
+    z = make(values, (7, 9))
+    with zarrgpu.enable(device="host", strict=True):
+        again = zarr.open_array(z.store, mode="r")
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda i: again[i : i + 5], range(30)))
+    for i, part in enumerate(found):
+        assert same(part, values[i : i + 5])
