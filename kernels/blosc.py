@@ -11,10 +11,10 @@ Format: c-blosc 1.x, README_HEADER.rst, and what its decompressor does where tha
            8-11  block size       bytes
            12-15 encoded bytes, header included
            16-   first byte of each block, one int32 a block; nothing of the kind in a stored chunk
-    block        one or `typesize` streams, each an int32 size and so many bytes; one as long as it decodes to is stored
+    block        one or `typesize` streams, each an int32 size and so many bytes; one as long as it decodes to is raw
 
 A block is split into `typesize` streams when flag 16 is clear, the typesize is at most 16, the block is a full one and
-has at least 128 bytes for each byte of the type. Chunks from before the flag existed follow the same rule with it clear.
+has at least 128 bytes for each byte of the type. Chunks from before that flag follow the same rule with it clear.
 
 `SCAN` arguments
 

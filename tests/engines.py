@@ -51,7 +51,7 @@ def same(got: Any, want: npt.NDArray[Any]) -> bool:
     """Bit for bit, but for the byte order of the container."""
     got = to_host(got)
     native = want.dtype.newbyteorder("=")
-    return got.shape == want.shape and got.astype(native).tobytes() == want.astype(native).tobytes()
+    return bool(got.shape == want.shape) and got.astype(native).tobytes() == want.astype(native).tobytes()
 
 
 def smooth(shape: tuple[int, ...], dtype: Any = "f4", seed: int = 0) -> npt.NDArray[Any]:
@@ -70,7 +70,8 @@ def smooth(shape: tuple[int, ...], dtype: Any = "f4", seed: int = 0) -> npt.NDAr
         bits = array.view(f"u{dtype.itemsize}")
         bits[1] = {2: 0x7C01, 4: 0x7F800001, 8: 0x7FF0000000000001}[dtype.itemsize]  # a signalling NaN
         bits[2] |= 1 << (8 * dtype.itemsize - 1)
-    return array.astype(dtype).reshape(shape)
+    shaped: npt.NDArray[Any] = array.astype(dtype).reshape(shape)
+    return shaped
 
 
 def blosc(
@@ -80,13 +81,8 @@ def blosc(
     if zarr_format == 2:
         return Blosc(cname, clevel, shuffle, blocksize)
     names = ("noshuffle", "shuffle", "bitshuffle")
-    return zarr.codecs.BloscCodec(
-        typesize=itemsize,
-        cname=cname,
-        clevel=clevel,
-        shuffle=names[shuffle],
-        blocksize=blocksize,  # type: ignore[arg-type]  # literals
-    )
+    config: Any = {"cname": cname, "clevel": clevel, "shuffle": names[shuffle], "blocksize": blocksize}
+    return zarr.codecs.BloscCodec(typesize=itemsize, **config)
 
 
 def make(

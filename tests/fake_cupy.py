@@ -91,7 +91,7 @@ class ndarray:  # cupy's name
         return ndarray(self._inner.copy())
 
 
-def _checked(dtype: Any) -> np.dtype[Any]:
+def _checked(dtype: Any) -> Any:
     dtype = np.dtype(dtype)
     if dtype.char not in DTYPES or not dtype.isnative:
         raise ValueError(f"Unsupported dtype {dtype}")

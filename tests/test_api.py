@@ -107,7 +107,7 @@ def test_results_in_native_byte_order() -> None:
     z = make(smooth((6,), ">i4"), (4,), 2)
     assert zarrgpu.read(z, device="host").dtype == np.dtype("i4")
     with zarrgpu.enable(device="host", strict=True):
-        assert zarr.open_array(z.store, mode="r")[...].dtype == np.dtype(">i4")
+        assert np.asarray(zarr.open_array(z.store, mode="r")[...]).dtype == np.dtype(">i4")
 
 
 def test_other_dtypes_go_through_zarr() -> None:

@@ -31,7 +31,8 @@ class Arena:
 def test_files(way: type[Files], tmp_path: Path) -> None:
     """Many sizes, some large enough to be read by several workers, empty ones, missing ones and a folder among them."""
     rng = np.random.default_rng(0)
-    want: list[bytes | None] = [rng.bytes(int(n)) for n in rng.integers(0, 3000, 50)] + [b"", rng.bytes(3 << 20), b"x"]
+    want: list[bytes | None] = [rng.bytes(int(n)) for n in rng.integers(0, 3000, 50)]
+    want += [b"", rng.bytes(3 << 20), b"x"]
     for i, data in enumerate(want):
         (tmp_path / f"ü{i}").write_bytes(data or b"")
     (tmp_path / "folder").mkdir()

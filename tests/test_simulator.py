@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.conftest import GPU
-from zarrgpu._cuda import FULL, WARP, import_cuda, simulator
+from zarrgpu._targets import FULL, WARP, import_cuda, simulator
 
 if GPU:
     pytest.skip("the simulator stands in for a GPU, and this machine has one", allow_module_level=True)
