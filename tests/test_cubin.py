@@ -88,6 +88,17 @@ def link(name: str, threads: int, lto: bytes, architecture: str) -> Usage:
     )
 
 
+def table(report: dict[str, list[Usage]]) -> list[str]:
+    """The report as lines to read."""
+    lines = [f"{'':6} {'kernel':24} {'threads':>7} {'registers':>9} {'stack':>6} {'spills':>6} {'shared':>6}"]
+    for name, usages in report.items():
+        lines += [
+            f"{name:6} {u.kernel:24} {u.threads:7} {u.registers:9} {u.stack:6} {u.spills:6} {u.shared:6}"
+            for u in usages
+        ]
+    return lines
+
+
 def compile_all() -> dict[str, list[Usage]]:
     """The report for every kernel and architecture, in a process without the simulator."""
     from zarrgpu._cuda import import_cuda, is_simulated
@@ -114,29 +125,17 @@ def compile_all() -> dict[str, list[Usage]]:
     return report
 
 
-@pytest.fixture(scope="module")
-def report() -> dict[str, list[Usage]]:
-    """What `compile_all` gives in a process of its own."""
+@pytest.mark.nogpu("no GPU takes part in it")
+def test_kernels_compile_without_spills_and_within_their_registers() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
     command = [sys.executable, "-m", "tests.test_cubin"]
     root = Path(__file__).parents[1]
     child = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert not child.returncode, child.stderr
-    return {name: [Usage(*line) for line in lines] for name, lines in json.loads(child.stdout).items()}
-
-
-@pytest.mark.nogpu("no GPU takes part in it")
-@pytest.mark.xdist_group("cubin")
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_kernels_compile_without_spills_and_within_their_registers(
-    report: dict[str, list[Usage]], architecture: str
-) -> None:
-    usages = report[architecture]
-    assert usages, "no kernels found"
-    faults = [fault for usage in usages for fault in usage.faults()]
-    table = [f"{'kernel':32} {'threads':>7} {'registers':>9} {'stack':>6} {'spills':>6} {'shared':>6}"]
-    table += [f"{u.kernel:32} {u.threads:7} {u.registers:9} {u.stack:6} {u.spills:6} {u.shared:6}" for u in usages]
-    assert not faults, "\n".join([*faults, f"for {architecture}:", *table])
+    report = {name: [Usage(*line) for line in lines] for name, lines in json.loads(child.stdout).items()}
+    assert all(report[architecture] for architecture in ARCHITECTURES), "no kernels found"
+    faults = [f"{name}: {fault}" for name, usages in report.items() for usage in usages for fault in usage.faults()]
+    assert not faults, "\n".join([*faults, *table(report)])
 
 
 if __name__ == "__main__":

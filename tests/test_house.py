@@ -15,9 +15,7 @@ KERNELS = sorted((ROOT / "kernels").rglob("*.py"))
 
 LINES = 300
 # Longer files, and why they still have one job.
-LONGER: dict[str, str] = {
-    "zarrgpu/_cuda.py": "the primitives of three targets, side by side so that they agree",
-}
+LONGER: dict[str, str] = {}
 
 
 def name(path: Path) -> str:
