@@ -46,7 +46,8 @@ from zarrgpu.kernels.tables import (
     PLAIN,
     SOURCE,
 )
-from zarrgpu.kernels.transpose import make_loops, make_registers
+from zarrgpu.kernels.transpose import make_loops
+from zarrgpu.kernels.transpose_registers import make_registers
 
 U = np.uint32
 W = np.uint64

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 def run(kernel: Kernel, lane: str, n: int, *args: Any) -> None:
     """Run `kernel` over `n` items; what it writes is in the NumPy arrays among `args` afterwards."""
     if lane == "host":
-        kernel.host()(0, n, *args)
+        kernel.host()(0, n, *(a if not isinstance(a, np.ndarray) or a.flags.writeable else a.copy() for a in args))
     elif lane == "sim":
         kernel.launch(n, args)
     else:
@@ -31,12 +31,12 @@ def run(kernel: Kernel, lane: str, n: int, *args: Any) -> None:
         for a in args:
             if isinstance(a, np.ndarray):
                 known = memory.setdefault(a.ctypes.data, cupy.asarray(a))
-                device.append(known if known.dtype == a.dtype else known.view(a.dtype))
+                device.append(known if known.dtype == a.dtype else known[: a.nbytes].view(a.dtype))
             else:
                 device.append(a)
         kernel.launch(n, tuple(device), cupy.cuda.get_current_stream())
         for a, d in zip(args, device, strict=True):
-            if isinstance(a, np.ndarray):
+            if isinstance(a, np.ndarray) and a.flags.writeable:
                 a[...] = d.get()
 
 

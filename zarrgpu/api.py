@@ -7,19 +7,14 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import zarr
 from zarr.storage import StorePath
 
-from zarrgpu import _compat
-from zarrgpu._counters import count
-from zarrgpu.chain import bind
+from zarrgpu import _compat, _read
 from zarrgpu.engine import normalize, resolve
-from zarrgpu.engine.base import Array, Engine
+from zarrgpu.engine.base import Array
 from zarrgpu.errors import UnsupportedError
-from zarrgpu.fetch import Objects, files
-from zarrgpu.fetch import Source as ChunkSource
-from zarrgpu.plan import Axis, axes_of, plan_axes
+from zarrgpu.plan import axes_of
 
 Source = str | PathLike[str] | zarr.Array[Any] | StorePath
 PIPELINE = "zarrgpu.pipeline.GpuCodecPipeline"
@@ -152,94 +147,23 @@ def read(
     array = _open(source)
     metadata: Any = array.metadata
     try:
-        chunks, program = _bind(metadata, engine)
+        chunks, program = _read.bind_array(metadata, engine)
     except UnsupportedError as error:
-        return _through_zarr(array, selection, out, engine, f"fallback.bind:{error.reason}")
+        return _read.through_zarr(array, selection, out, engine, f"fallback.bind:{error.reason}")
     try:
         axes = axes_of(_compat.normalize_selection(selection, array.shape), array.shape)
     except UnsupportedError as error:
-        return _through_zarr(array, selection, out, engine, f"fallback.plan:{error.reason}")
+        return _read.through_zarr(array, selection, out, engine, f"fallback.plan:{error.reason}")
     shape, dtype = tuple(a.count for a in axes if not a.dropped), program.stored.newbyteorder("=")
     if out is None:
         out = engine.empty(shape, dtype)
     else:
-        _check_out(out, shape, dtype, engine)
+        _read.check_out(out, shape, dtype, engine)
     target = out if engine.flat(out) is not None else engine.empty(shape, dtype)
-    _run(array, axes, chunks, program, engine, target, stream)
+    _read.run(array, axes, chunks, program, engine, target, stream)
     if target is not out:
         out[...] = target
     return out
-
-
-def _run(
-    array: zarr.Array[Any],
-    axes: list[Axis],
-    chunks: tuple[int, ...],
-    program: Any,
-    engine: Engine,
-    out: Array,
-    stream: Any,
-) -> None:
-    from zarrgpu import wave
-
-    metadata, store_path = array.metadata, array.store_path
-    plan = plan_axes(axes, chunks, program.chunk_strides(chunks), out.strides)
-    keys = [metadata.encode_chunk_key(tuple(c)) for c in plan.grid.tolist()]
-    root = _compat.local_path(store_path)
-    spec = _compat.spec_of(metadata)
-    if root is not None:
-        source: ChunkSource = files([f"{root}/{key}" for key in keys])
-    else:
-        source = Objects(lambda i: _compat.getter(store_path / keys[i])(), _compat.loop(), _compat.concurrency())
-    wave.run(
-        wave.Request(
-            program=program,
-            plan=plan,
-            source=source,
-            engine=engine,
-            chunk_shape=chunks,
-            out=out,
-            fill=_compat.fill_bytes(spec, out.dtype),
-            decode_on_cpu=_compat.cpu_decoder(_compat.evolved_codecs(metadata), spec),
-            name=lambda i: _compat.name_of(store_path / keys[i]),
-            memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
-        ),
-        stream,
-    )
-
-
-def _bind(metadata: Any, engine: Engine) -> tuple[tuple[int, ...], Any]:
-    """The chunk shape and the program of an array on an engine, or `UnsupportedError`."""
-    program = bind(_compat.chain_of(_compat.evolved_codecs(metadata), _compat.spec_of(metadata)))
-    if not engine.supports(program.stored):
-        raise UnsupportedError(f"dtype {program.stored} on {engine.kind}")
-    chunks = _compat.chunk_shape(metadata)
-    if chunks is None:
-        raise UnsupportedError("chunks of several shapes")
-    return chunks, program
-
-
-def _through_zarr(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, counter: str) -> Array:
-    """Read by zarr's own pipeline on the host, then copy to the engine."""
-    count(counter)
-    if zarr.config.get("zarrgpu.strict", False):
-        raise UnsupportedError(counter.partition(":")[2])
-    host = np.asarray(_compat.read_with_zarr(array, selection))
-    count("chunks.zarr", array.nchunks if selection is Ellipsis else 1)
-    native = host.dtype.newbyteorder("=")
-    host = host.astype(native, copy=False)
-    if out is None:
-        return engine.from_host(host) if engine.supports(native) else host
-    _check_out(out, host.shape, native, engine)
-    out[...] = engine.from_host(host)
-    return out
-
-
-def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], engine: Engine) -> None:
-    if not engine.owns(out):
-        raise TypeError(f"out must be an array on {engine.name}, got {type(out).__name__}")
-    if out.shape != shape or out.dtype != dtype:
-        raise ValueError(f"out must have shape {shape} and dtype {dtype}, got {out.shape} and {out.dtype}")
 
 
 def _open(source: Source) -> zarr.Array[Any]:
@@ -292,10 +216,12 @@ def explain(source: Source, device: str = "auto") -> Explanation:
     engine = resolve(device)
     array = _open(source)
     try:
-        _, program = _bind(array.metadata, engine)
+        _, program = _read.bind_array(array.metadata, engine)
     except UnsupportedError as error:
         stages = ("zarr's codecs on the host",) + (("one copy to the device",) if engine.kind != "host" else ())
         return Explanation(engine.name, False, error.reason, stages)
     upload = ("upload: one copy a wave from pinned memory",) if engine.kind == "cuda" else ()
     fetch = "files" if _compat.local_path(array.store_path) is not None else "the store's async API"
-    return Explanation(engine.name, True, None, (f"fetch: {fetch} into the arena", *upload, *program.describe()))
+    return Explanation(
+        engine.name, True, None, (f"fetch: {fetch} into the arena", *upload, *program.describe(engine.by_library))
+    )

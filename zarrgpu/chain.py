@@ -69,15 +69,15 @@ class Program:
             else self.stored.itemsize // (2 if self.stored.kind == "c" else 1)
         )
 
-    def describe(self) -> list[str]:
+    def describe(self, by_library: bool) -> list[str]:
         """Lines for ``explain()``: each stage and what is folded into assemble."""
-        folded = ["unshuffle"] if self.stage.name == "blosc" else []
+        folded = ["unshuffle"] if self.stage.name == "blosc" and not by_library else []
         if self.swap(self.stored.newbyteorder("=")):
             folded.append("byte swap")
         if self.order == "F":
             folded.append("axis order")
         folded += ["clip", "steps", "scatter", "fill"]
-        return [self.stage.describe(), f"assemble: {', '.join(folded)} in one launch"]
+        return [self.stage.describe(by_library), f"assemble: {', '.join(folded)} in one launch"]
 
 
 DTYPE_KINDS = "biufcmM"

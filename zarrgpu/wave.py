@@ -72,7 +72,7 @@ class Request:
 
 @dataclass
 class Wave:
-    """Chunks ``first:last`` of a request on their way through a lane."""
+    """Chunks ``first:last`` of a request on their way through a lane; those that are `done` are in the output."""
 
     lane: Lane
     first: int
@@ -80,6 +80,7 @@ class Wave:
     chunks: npt.NDArray[np.int64]
     used: int
     located: Located
+    done: npt.NDArray[np.bool_]
     stream_status: npt.NDArray[np.int32] | None = None
     box_status: list[npt.NDArray[np.int32]] = field(default_factory=list)
 
@@ -145,7 +146,7 @@ def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     chunks[:, t.C_SLOT] = np.arange(last - first) * aligned(stage.scratch(request.chunk_nbytes))
     chunks[:, t.C_WANT] = request.chunk_nbytes
     located = stage.locate(lane.arena[:used], chunks, request.engine.by_library)
-    wave = Wave(lane, first, last, chunks, used, located)
+    wave = Wave(lane, first, last, chunks, used, located, np.zeros(last - first, bool))
     if len(located.whole):
         _decode_whole(request, wave)
     refused = np.flatnonzero(wave.located.status)
@@ -155,18 +156,35 @@ def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
 
 
 def _decode_whole(request: Request, wave: Wave) -> None:
-    """Decode chunks by the codec's library, each on a thread, into the scratch arena."""
+    """Decode chunks by the codec's library, each on a thread: into the output where they fill it, else into scratch."""
     stage, nbytes = request.program.stage, request.chunk_nbytes
     scratch = wave.lane.scratch(len(wave.chunks) * aligned(stage.scratch(nbytes)))
+    flat = request.engine.flat(request.out)
+    assert flat is not None
+    fills = _fills_output(request, wave)
 
     def decode(i: int) -> None:
         start, size, slot = wave.chunks[i, [t.C_START, t.C_SIZE, t.C_SLOT]].tolist()
+        first, target = (int(request.plan.boxes[wave.first + i, t.B_DEST]), flat[0]) if fills[i] else (slot, scratch)
         try:
-            stage.decode(wave.lane.arena[start : start + size], scratch[slot : slot + nbytes])
+            stage.decode(wave.lane.arena[start : start + size], target[first : first + nbytes])
+            wave.done[i] = fills[i]
         except Exception:  # the last word is zarr's own decoder's, which says why
             wave.located.status[i] = Status.REFUSED
 
     list(workers().map(decode, wave.located.whole.tolist()))
+
+
+def _fills_output(request: Request, wave: Wave) -> npt.NDArray[np.bool_]:
+    """Which chunks of a wave lie in the output byte for byte as they are decoded."""
+    plan, itemsize = request.plan, request.program.stored.itemsize
+    shape = np.array(request.chunk_shape or (1,))
+    own = plan.boxes[wave.first : wave.last]
+    same = (plan.dst_strides == plan.src_strides * itemsize) | (shape == 1)
+    if not same.all() or request.program.swap(request.out.dtype):
+        return np.zeros(len(own), bool)
+    whole: npt.NDArray[np.bool_] = (own[:, t.B_FIRST] == 0) & (own[:, t.B_COUNT :] == shape).all(axis=1)
+    return whole
 
 
 def _decode(request: Request, wave: Wave) -> None:
@@ -182,11 +200,13 @@ def _decode(request: Request, wave: Wave) -> None:
         for (kind, lines), order in zip(located.work.items(), orders, strict=True):
             lane.launch(decoders[kind], len(lines), *arenas, streams, order, status)
         wave.stream_status = lane.download(status)
-    _assemble(request, wave, arenas, np.arange(len(wave.chunks)))
+    _assemble(request, wave, arenas, np.flatnonzero(~wave.done))
 
 
 def _assemble(request: Request, wave: Wave, arenas: tuple[Array, ...], which: npt.NDArray[np.int64]) -> None:
     """Enqueue the boxes of the chunks `which` of a wave."""
+    if len(which) == 0:
+        return
     lane, plan, itemsize = wave.lane, request.plan, request.program.stored.itemsize
     layouts = wave.located.layouts
     own = plan.boxes[wave.first + which]

@@ -62,5 +62,5 @@ class Stage(ABC):
         """Bytes of scratch arena that one chunk of `chunk_nbytes` decoded bytes needs."""
 
     @abstractmethod
-    def describe(self) -> str:
+    def describe(self, by_library: bool) -> str:
         """One line for ``explain()``: what decodes it."""

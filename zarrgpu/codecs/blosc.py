@@ -58,5 +58,7 @@ class Blosc(Stage):
     def scratch(self, chunk_nbytes: int) -> int:
         return chunk_nbytes
 
-    def describe(self) -> str:
+    def describe(self, by_library: bool) -> str:
+        if by_library:
+            return "blosc: whole chunks by numcodecs on host threads"
         return "blosc: headers and blocks on the host, LZ4 and stored streams by kernels, unshuffled in assemble"

@@ -36,5 +36,5 @@ class Raw(Stage):
     def scratch(self, chunk_nbytes: int) -> int:
         return 0
 
-    def describe(self) -> str:
+    def describe(self, by_library: bool) -> str:
         return "uncompressed: read in place"

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu._cuda import Kernel
+if TYPE_CHECKING:
+    from zarrgpu._cuda import Kernel
 
 Array = Any
 """A numpy.ndarray on the host, a cupy.ndarray on a GPU."""

@@ -16,8 +16,8 @@ from zarrgpu._cuda import Kernel
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, cores, lent, workers
 from zarrgpu.kernels import lz4, stored
 
-LANES = 2
-"""One wave decodes while the next is fetched; a third would only take memory."""
+LANES = 3
+"""One wave is assembled while two are fetched and decoded; more would only take memory."""
 
 PIECES = 8
 """Pieces of work for each core: enough that a core which drew long streams does not keep the others waiting."""
@@ -80,7 +80,7 @@ class HostEngine(Engine):
 
     name = "host"
     kind = "host"
-    ahead = 1
+    ahead = 2
     by_library = True
 
     def __init__(self) -> None:
