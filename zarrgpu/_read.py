@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from zarr.errors import ChunkNotFoundError
 
 from zarrgpu import _compat
 from zarrgpu._counters import count
@@ -37,7 +38,7 @@ def run(
         source: Source = files([f"{root}/{key}" for key in keys])
     else:
         source = Objects(lambda i: _compat.getter(store_path / keys[i])(), _compat.loop(), _compat.concurrency())
-    wave.run(
+    present = wave.run(
         wave.Request(
             program=program,
             plan=plan,
@@ -52,6 +53,9 @@ def run(
         ),
         stream,
     )
+    if not present.all() and not array.async_array.config.read_missing_chunks:
+        missing = [keys[i] for i in np.flatnonzero(~present).tolist()]
+        raise ChunkNotFoundError(f"{len(missing)} chunk(s) not found in store '{store_path}': {', '.join(missing)}")
 
 
 def bind_array(metadata: Any, engine: Engine) -> tuple[tuple[int, ...], Any]:
@@ -77,7 +81,7 @@ def through_zarr(array: zarr.Array[Any], selection: Any, out: Array | None, engi
     if out is None:
         return engine.from_host(host) if engine.supports(native) else host
     check_out(out, host.shape, native, engine)
-    out[...] = engine.from_host(host)
+    engine.assign(out, engine.from_host(host))
     return out
 
 

@@ -162,7 +162,7 @@ def read(
     target = out if engine.flat(out) is not None else engine.empty(shape, dtype)
     _read.run(array, axes, chunks, program, engine, target, stream)
     if target is not out:
-        out[...] = target
+        engine.assign(out, target)
     return out
 
 

@@ -7,6 +7,7 @@ loop's. The output decides the engine: a device array is filled by that device, 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,6 +42,10 @@ REQUESTS = 64
 @cache
 def _requests() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(REQUESTS, thread_name_prefix="zarrgpu-request")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
+    os.register_at_fork(after_in_child=_requests.cache_clear)
 
 
 @dataclass(frozen=True)
@@ -191,7 +196,7 @@ class GpuCodecPipeline(CodecPipeline):
                 )
             )
             if target is not array:
-                array[...] = target
+                engine.assign(array, target)
             return present
 
         return run

@@ -102,11 +102,24 @@ def run(request: Request, stream: Any = None) -> npt.NDArray[np.bool_]:
     present = np.zeros(n, bool)
     if n == 0:
         return present
-    ahead = request.engine.ahead
-    with request.engine.lanes(stream) as lanes, ThreadPoolExecutor(ahead, "zarrgpu-fetch") as fetcher:
-        free, busy, fetched = deque(lanes), deque[Wave](), deque[Future[Wave]]()
+    with request.engine.lanes(stream) as lanes:
         per_wave = _chunks_per_wave(request, len(lanes))
-        firsts = iter(range(0, n, per_wave))
+        if n <= per_wave:  # a single wave needs no other thread
+            wave = _fetch(request, lanes[0], 0, n)
+            _decode(request, wave)
+            _finish(request, wave, present)
+        else:
+            _run_waves(request, lanes, per_wave, present)
+    count(f"chunks.{request.engine.kind}", n)
+    return present
+
+
+def _run_waves(request: Request, lanes: list[Lane], per_wave: int, present: npt.NDArray[np.bool_]) -> None:
+    """Keep every lane busy: some fetch, one is being enqueued, the others decode."""
+    n, ahead = len(request.plan), request.engine.ahead
+    free, busy, fetched = deque(lanes), deque[Wave](), deque[Future[Wave]]()
+    firsts = iter(range(0, n, per_wave))
+    with ThreadPoolExecutor(ahead, "zarrgpu-fetch") as fetcher:
 
         def start() -> None:
             first = next(firsts, None)
@@ -125,8 +138,6 @@ def run(request: Request, stream: Any = None) -> npt.NDArray[np.bool_]:
             busy.append(wave)
         for wave in busy:
             _finish(request, wave, present)
-    count(f"chunks.{request.engine.kind}", n)
-    return present
 
 
 def _chunks_per_wave(request: Request, lanes: int) -> int:

@@ -125,12 +125,19 @@ class Engine(ABC):
         """Return `array` as an array of this engine, copied if it must be."""
 
     @abstractmethod
+    def assign(self, out: Array, value: Array) -> None:
+        """Copy an array of this engine into another of its shape; done when this returns."""
+
+    @abstractmethod
     def owns(self, array: object) -> bool:
         """Whether `array` is an array of this engine."""
 
     @abstractmethod
     def lanes(self, stream: Any = None) -> Any:
-        """Return a context manager that lends a list of lanes, ordered after the work already on `stream`."""
+        """Return a context manager that lends a list of lanes.
+
+        Their work comes after what is already on `stream` and on the caller's current one.
+        """
 
     @abstractmethod
     def decoders(self) -> dict[str, Kernel]:

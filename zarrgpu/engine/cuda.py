@@ -127,16 +127,23 @@ class CudaEngine(Engine):
         with cupy.cuda.Device(self.index):
             return cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
+    def assign(self, out: Array, value: Array) -> None:
+        with cupy.cuda.Device(self.index):
+            out[...] = value
+            cupy.cuda.get_current_stream().synchronize()
+
     def owns(self, array: object) -> bool:
         return isinstance(array, cupy.ndarray) and array.device.id == self.index
 
     @contextmanager
     def lanes(self, stream: Any = None) -> Iterator[list[Lane]]:
         with cupy.cuda.Device(self.index), lent(self._shelf, self._make) as lanes:
-            before = cupy.cuda.Event(disable_timing=True)
-            before.record(cupy.cuda.get_current_stream() if stream is None else as_stream(stream))
-            for lane in lanes:
-                lane.stream.wait_event(before)
+            # the current stream too: outputs come from cupy's pool, which orders the reuse of memory by it
+            for earlier in (cupy.cuda.get_current_stream(), *(() if stream is None else (as_stream(stream),))):
+                before = cupy.cuda.Event(disable_timing=True)
+                before.record(earlier)
+                for lane in lanes:
+                    lane.stream.wait_event(before)
             yield lanes
 
     @staticmethod

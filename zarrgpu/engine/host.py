@@ -96,6 +96,9 @@ class HostEngine(Engine):
     def from_host(self, array: npt.NDArray[Any]) -> Array:
         return array
 
+    def assign(self, out: Array, value: Array) -> None:
+        out[...] = value
+
     def owns(self, array: object) -> bool:
         return isinstance(array, np.ndarray)
 
