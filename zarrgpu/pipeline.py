@@ -10,11 +10,13 @@ import asyncio
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 import zarr
 from zarr.abc.codec import Codec, CodecPipeline, GetResult
 from zarr.abc.store import ByteGetter, ByteSetter, Store
@@ -26,7 +28,7 @@ from zarr.registry import register_pipeline
 
 from zarrgpu import _compat
 from zarrgpu._counters import count
-from zarrgpu.chain import Program, bind
+from zarrgpu.chain import bind
 from zarrgpu.engine import resolve
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Objects, Source, files
@@ -133,14 +135,14 @@ class GpuCodecPipeline(CodecPipeline):
         batch = list(batch_info)
         if not batch:
             return ()
+        loop = asyncio.get_running_loop()
         try:
-            request = self._request(batch, out, drop_axes)
+            present = await loop.run_in_executor(_requests(), self._read, batch, out, drop_axes, loop)
         except UnsupportedError:
             if zarr.config.get("zarrgpu.strict", False):
                 raise
             count("chunks.zarr", len(batch))
             return await self._read_through_zarr(batch, out, drop_axes)
-        present = await asyncio.get_running_loop().run_in_executor(_requests(), request)
         return tuple(GetResult(status="present" if p else "missing") for p in present)
 
     async def write(self, batch_info: Iterable[WriteItem], value: NDBuffer, drop_axes: tuple[int, ...] = ()) -> None:
@@ -150,59 +152,45 @@ class GpuCodecPipeline(CodecPipeline):
         assert host is not None
         await self.zarr.write(batch, host, drop_axes)
 
-    def _request(self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...]) -> Any:
-        """A function that runs the read, or `UnsupportedError`, counted."""
-        spec = batch[0][1]
-        array: Any = out._data
+    def _read(
+        self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...], loop: asyncio.AbstractEventLoop
+    ) -> npt.NDArray[np.bool_]:
+        """Read by a program of ours, on a thread of its own; gives which chunks there were."""
+        from zarrgpu import wave
+
+        spec, array = batch[0][1], cast("Any", out._data)
         engine = resolve("host" if isinstance(array, np.ndarray) else f"cuda:{array.device.id}")
-        try:
-            program = self._bind(spec)
+        with _counted("fallback.bind"):
+            program = bind(_compat.chain_of(self.zarr, spec))
             if not engine.supports(array.dtype) or array.dtype != program.stored.newbyteorder(array.dtype.byteorder):
                 raise UnsupportedError(f"dtype {array.dtype} on {engine.kind}")
             if any(item[1] is not spec and item[1].shape != spec.shape for item in batch):
                 raise UnsupportedError("chunks of several shapes")
-        except UnsupportedError as error:
-            count(f"fallback.bind:{error.reason}")
-            raise
         # what the kernels cannot write to is read into a contiguous array and copied
         target = array if engine.flat(array) is not None else engine.empty(array.shape, array.dtype)
-        try:
+        strides = program.chunk_strides(spec.shape)
+        with _counted("fallback.plan"):
             if drop_axes:
                 raise UnsupportedError("selection by arrays")
-            plan = plan_batch(
-                [(item[2], item[3]) for item in batch], spec.shape, program.chunk_strides(spec.shape), target.strides
-            )
-        except UnsupportedError as error:
-            count(f"fallback.plan:{error.reason}")
-            raise
+            plan = plan_batch([item[2:4] for item in batch], spec.shape, strides, target.strides)
         getters = [item[0] for item in batch]
-        source = source_of(getters, asyncio.get_running_loop())
-
-        def run() -> Any:
-            from zarrgpu import wave
-
-            present = wave.run(
-                wave.Request(
-                    program=program,
-                    plan=plan,
-                    source=source,
-                    engine=engine,
-                    chunk_shape=spec.shape,
-                    out=target,
-                    fill=_compat.fill_bytes(spec, target.dtype),
-                    decode_on_cpu=_compat.cpu_decoder(self.zarr, spec),
-                    name=lambda i: _compat.name_of(getters[i]),
-                    memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
-                )
+        present = wave.run(
+            wave.Request(
+                program=program,
+                plan=plan,
+                source=source_of(getters, loop),
+                engine=engine,
+                chunk_shape=spec.shape,
+                out=target,
+                fill=_compat.fill_bytes(spec, target.dtype),
+                decode_on_cpu=_compat.cpu_decoder(self.zarr, spec),
+                name=lambda i: _compat.name_of(getters[i]),
+                memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
             )
-            if target is not array:
-                engine.assign(array, target)
-            return present
-
-        return run
-
-    def _bind(self, spec: ArraySpec) -> Program:
-        return bind(_compat.chain_of(self.zarr, spec))
+        )
+        if target is not array:
+            engine.assign(array, target)
+        return present
 
     async def _read_through_zarr(
         self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...]
@@ -218,6 +206,16 @@ class GpuCodecPipeline(CodecPipeline):
         results = await self.zarr.read(items, host, drop_axes)
         out[...] = host
         return results
+
+
+@contextmanager
+def _counted(kind: str) -> Iterator[None]:
+    """Count an `UnsupportedError` under its reason as it passes."""
+    try:
+        yield
+    except UnsupportedError as error:
+        count(f"{kind}:{error.reason}")
+        raise
 
 
 def source_of(getters: list[Any], loop: asyncio.AbstractEventLoop) -> Source:
