@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from zarrgpu import _cubin
+from zarrgpu import _cache, _cubin
 from zarrgpu.kernels import byteswap
 
 CHECK = """
@@ -92,3 +92,13 @@ def test_cubins_lie_in_the_user_s_cache(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("ZARRGPU_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert _cubin.folder() == Path("/somewhere/zarrgpu")
+
+
+def test_without_a_place_to_write_code_is_compiled_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba refuses to cache where it finds no folder; we go on without."""
+
+    def refuse(self: Any, function: Any, name: str) -> None:
+        raise RuntimeError("no locator available")
+
+    monkeypatch.setattr(_cache._TwinCache, "__init__", refuse)
+    assert _cache.compiled(lambda x: x + 1)(1) == 2

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from numba import njit
 from numba.core.caching import FunctionCache
 
 
@@ -18,7 +19,7 @@ from numba.core.caching import FunctionCache
 def sources() -> str:
     """Digest of the text of all kernels and of this package's numba layer."""
     here = Path(__file__).parent
-    files = [*sorted((here / "kernels").glob("*.py")), here / "_cuda.py", here / "_targets.py"]
+    files = [*sorted((here / "kernels").glob("*.py")), *(here / f"_{n}.py" for n in ("cuda", "targets", "native"))]
     return hashlib.sha256(b"\0".join(f.read_bytes() for f in files)).hexdigest()
 
 
@@ -38,3 +39,8 @@ def keep_on_disk(dispatcher: Any, name: str) -> Any:
     except RuntimeError:  # no folder can be written to: compiled again in each process
         return dispatcher
     return dispatcher
+
+
+def compiled(function: Any) -> Any:
+    """A function of a module, compiled to run without the GIL and kept on disk."""
+    return keep_on_disk(njit(nogil=True)(function), function.__name__)

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from zarrgpu._cache import compiled
 
 INT, PTR, I64 = types.intc, types.intp, types.int64
 c_open = types.ExternalFunction("open", INT(PTR, INT))
@@ -40,7 +42,7 @@ def load_i32(typing_context, address):  # type: ignore[no-untyped-def]  # numba 
     return types.int32(types.intp), codegen
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _open(path):  # type: ignore[no-untyped-def]  # typed by numba
     """A descriptor, or a negative errno, for the NUL-terminated path at an address."""
     while True:
@@ -52,7 +54,7 @@ def _open(path):  # type: ignore[no-untyped-def]  # typed by numba
             return -error
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _pread(fd, address, n, offset):  # type: ignore[no-untyped-def]  # typed by numba
     """Bytes read, `SHORT` at the end of the file, or a negative errno."""
     got = 0
@@ -69,7 +71,7 @@ def _pread(fd, address, n, offset):  # type: ignore[no-untyped-def]  # typed by 
     return I64(got)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def file_sizes(paths, first, sizes, begin, end):  # type: ignore[no-untyped-def]  # typed by numba
     """``sizes[begin:end]`` = bytes of those files, or a negative errno.
 
@@ -86,7 +88,7 @@ def file_sizes(paths, first, sizes, begin, end):  # type: ignore[no-untyped-def]
         c_close(INT(fd))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def read_span(paths, first, starts, sizes, arena, status, begin, end):  # type: ignore[no-untyped-def]  # typed by numba
     """Fill ``arena[begin:end]`` from the files whose places, ``starts[i]:starts[i] + sizes[i]``, lie in it in part.
 
