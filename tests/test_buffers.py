@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 import zarr.abc.buffer
 import zarr.buffer.cpu
 
@@ -122,3 +123,22 @@ def test_what_no_gpu_holds_stays_numpy(gpu: Any, dtype: Any) -> None:
 def test_the_prototype_is_picklable(gpu: Any) -> None:
     assert pickle.loads(pickle.dumps(gpu.buffer_prototype)) == gpu.buffer_prototype
     assert gpu.buffer_prototype.buffer is gpu.Buffer
+
+
+def test_arrays_are_made_on_the_device_that_was_enabled(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zarr allocates on a thread of its own, where the caller's current device is not known."""
+    import cupy
+
+    entered: list[int] = []
+    real = cupy.cuda.Device
+
+    def device_of(index: int) -> Any:
+        entered.append(index)
+        return real(0)
+
+    monkeypatch.setattr(cupy.cuda, "Device", device_of)
+    with zarr.config.set({"zarrgpu": {"device": "cuda:3"}}):
+        gpu.NDBuffer.empty((2,), "i4")
+        gpu.Buffer.from_bytes(b"ab").as_array_like()
+    gpu.NDBuffer.empty((2,), "i4")
+    assert entered == [3, 3]

@@ -87,12 +87,7 @@ def enable(device: str = "auto", memory_limit: int | None = None, strict: bool =
     if memory_limit is not None and memory_limit <= 0:
         raise ValueError(f"memory_limit must be a positive number of bytes, got {memory_limit}")
     name = normalize(device)
-    module = "cpu"
-    if name != "host":
-        import cupy
-
-        cupy.cuda.Device(int(name.removeprefix("cuda:"))).use()
-        module = "gpu"
+    module = "cpu" if name == "host" else "gpu"
     __import__(f"zarrgpu.buffer.{module}")  # registers its buffers
     __import__("zarrgpu.pipeline")  # and the pipeline, where the package's entry points are not installed
     change = zarr.config.set(

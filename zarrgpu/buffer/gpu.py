@@ -9,11 +9,13 @@ NumPy arrays for good; numbers are in native byte order on the device.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, Literal, Self, cast
 
 import cupy
 import numpy as np
 import numpy.typing as npt
+import zarr
 import zarr.abc.buffer
 import zarr.buffer.cpu
 from zarr.abc.buffer import ArrayLike, BufferPrototype, NDArrayLike
@@ -25,6 +27,12 @@ DEVICE_DTYPES = "?bhilqBHILQefdFD"
 """Characters of the dtypes that cupy has."""
 
 
+def _device() -> Any:
+    """The device that `zarrgpu.enable` was told, else the current one; zarr allocates on a thread of its own."""
+    kind, _, index = str(zarr.config.get("zarrgpu.device", "cuda")).partition(":")
+    return cupy.cuda.Device(int(index)) if kind == "cuda" and index else nullcontext()
+
+
 def _adopt(array: Any) -> Any:
     """A cupy view of a device array; a NumPy view of anything else."""
     return cupy.asarray(array) if hasattr(array, "__cuda_array_interface__") else np.asarray(array)
@@ -34,7 +42,8 @@ def _on_device(array: Any) -> Any:
     """`array` in device memory and native byte order; as it is when the device cannot hold its dtype."""
     if isinstance(array, cupy.ndarray) or array.dtype.char not in DEVICE_DTYPES:
         return array
-    return cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    with _device():
+        return cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
 def _on_host(array: Any) -> npt.NDArray[Any]:
@@ -122,7 +131,8 @@ class NDBuffer(zarr.abc.buffer.NDBuffer):
         dtype = np.dtype(dtype)
         if dtype.char not in DEVICE_DTYPES:
             return cls(cast("NDArrayLike", np.empty(shape, dtype, order)))
-        return cls(cupy.empty(shape, dtype.newbyteorder("="), order))
+        with _device():
+            return cls(cupy.empty(shape, dtype.newbyteorder("="), order))
 
     @classmethod
     def from_numpy_array(cls, array_like: npt.ArrayLike) -> Self:
