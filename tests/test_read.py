@@ -11,7 +11,10 @@ import pytest
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zarr.abc.buffer import BufferPrototype
+from zarr.buffer import cpu
 from zarr.errors import ChunkNotFoundError
+from zarr.storage import MemoryStore
 
 import zarrgpu
 from tests.engines import ENGINES, device, make, same, smooth, to_host
@@ -280,3 +283,43 @@ def test_parity_with_zarr(data: st.DataObject) -> None:
         assert same(zarrgpu.read(z, selection, device=name), want)
         with zarrgpu.enable(device=name, strict=True):
             assert same(zarr.open_array(z.store, mode="r")[selection], want)
+
+
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")
+@pytest.mark.parametrize("dtype", [">m8", ">M8", ">m8[s]", "<M8[D]"])
+def test_byte_order_of_times(dtype: str) -> None:
+    """Fill values and values of times in both byte orders, without a unit too, which NumPy's `astype` does not swap."""
+    values = np.array([5, 6, 7, 8, 9], "i8").astype(dtype.replace(">", "<"))
+    z = make(values.byteswap().view(dtype) if dtype[0] == ">" else values, (2,), 2, fill_value=values.dtype.type("NaT"))
+    asyncio.run(z.store.delete("1"))
+    want = np.asarray(z[...]).view("i8" if dtype[0] == "<" else ">i8").tolist()
+    assert want[:2] == [5, 6]
+    for engine in ENGINES[:2]:
+        with device(engine) as name, zarrgpu.enable(device=name, strict=True):
+            assert zarrgpu.read(z, device=name).view("i8").tolist() == want
+            again = np.asarray(zarr.open_array(z.store, mode="r")[...])
+            assert again.view(np.dtype("i8").newbyteorder(again.dtype.byteorder)).tolist() == want
+
+
+def test_buffers_of_other_classes_are_left_alone() -> None:
+    """A prototype of the caller's own, for the host, is what the store and the result see."""
+
+    class Bytes(cpu.Buffer):
+        pass
+
+    class Numbers(cpu.NDBuffer):
+        pass
+
+    class Asking(MemoryStore):
+        async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+            if "json" not in key:
+                assert prototype.buffer is Bytes
+            return await super().get(key, prototype, byte_range)
+
+    values = smooth((6, 5), "i4")
+    with zarrgpu.enable(device="host"):
+        options: dict[str, Any]
+        for options in ({}, {"compressors": zarr.codecs.ZstdCodec()}):
+            z = make(values, (4, 4), store=Asking(), **options)
+            got = z.get_basic_selection(np.s_[1:], prototype=BufferPrototype(Bytes, Numbers))
+            assert same(got, values[1:])

@@ -18,7 +18,7 @@ from zarr.buffer import cpu
 from zarr.codecs import BloscCodec, BytesCodec
 from zarr.codecs._v2 import V2Codec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.buffer import Buffer, NDBuffer, default_buffer_prototype
+from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, default_buffer_prototype
 from zarr.core.chunk_utils import ChunkTransform, evolve_codecs, fill_value_or_default
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.indexing import (
@@ -36,7 +36,7 @@ from zarr.core.metadata.v3 import RegularChunkGridMetadata
 from zarr.core.sync import _get_loop
 from zarr.storage import LocalStore, StorePath
 
-from zarrgpu.chain import Chain
+from zarrgpu.chain import Chain, reordered
 from zarrgpu.errors import UnsupportedError
 
 cpu_prototype = cpu.buffer_prototype
@@ -121,7 +121,8 @@ def chain_of(codecs: Iterable[Codec], spec: ArraySpec) -> Chain:
 
 def fill_bytes(spec: ArraySpec, dtype: np.dtype[Any]) -> npt.NDArray[np.uint8]:
     """The fill value as the bytes of one element of `dtype`."""
-    return np.frombuffer(bytearray(np.asarray(fill_value_or_default(spec)).astype(dtype).tobytes()), np.uint8)
+    native = np.atleast_1d(np.asarray(fill_value_or_default(spec)).astype(dtype.newbyteorder("=")))
+    return reordered(native, dtype).view(np.uint8).copy()
 
 
 def cpu_decoder(codecs: Iterable[Codec], spec: ArraySpec) -> Callable[[bytes], npt.NDArray[Any]]:
@@ -135,9 +136,19 @@ def cpu_decoder(codecs: Iterable[Codec], spec: ArraySpec) -> Callable[[bytes], n
     return decode
 
 
+def is_for_device(buffer: type) -> bool:
+    """Whether a class of buffers keeps its data on a device."""
+    return bool({c.__module__ for c in buffer.__mro__} & {"zarrgpu.buffer.gpu", "zarr.core.buffer.gpu"})
+
+
+def host_prototype(prototype: BufferPrototype) -> BufferPrototype:
+    """`prototype`, or zarr's for the host where it is for a device."""
+    return cpu_prototype if is_for_device(prototype.nd_buffer) else prototype
+
+
 def replace_prototype(spec: ArraySpec) -> ArraySpec:
     """`spec` with host buffers."""
-    return replace(spec, prototype=cpu_prototype)
+    return replace(spec, prototype=host_prototype(spec.prototype))
 
 
 def local_path(getter: Any) -> str | None:
@@ -164,12 +175,12 @@ def host_getter(byte_getter: Any) -> Any:
     return byte_getter if isinstance(byte_getter, StorePath) else HostGetter(byte_getter)
 
 
-def getter(byte_getter: Any) -> Callable[[], Awaitable[Any | None]]:
+def getter(byte_getter: Any, prototype: BufferPrototype) -> Callable[[], Awaitable[Any | None]]:
     """``get()`` that awaits the encoded bytes of a chunk, in host memory, or None."""
-    served = host_getter(byte_getter)
+    served, host = host_getter(byte_getter), host_prototype(prototype)
 
     async def get() -> Any | None:
-        data = await served.get(cpu_prototype)
+        data = await served.get(host)
         return None if data is None else data.as_numpy_array()
 
     return get

@@ -10,7 +10,7 @@ from zarr.errors import ChunkNotFoundError
 
 from zarrgpu import _compat
 from zarrgpu._counters import count
-from zarrgpu.chain import bind
+from zarrgpu.chain import DTYPE_KINDS, bind, reordered
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Objects, Source, files
@@ -37,7 +37,9 @@ def run(
     if root is not None:
         source: Source = files([f"{root}/{key}" for key in keys])
     else:
-        source = Objects(lambda i: _compat.getter(store_path / keys[i])(), _compat.loop(), _compat.concurrency())
+        source = Objects(
+            lambda i: _compat.getter(store_path / keys[i], spec.prototype)(), _compat.loop(), _compat.concurrency()
+        )
     present = wave.run(
         wave.Request(
             program=program,
@@ -77,7 +79,7 @@ def through_zarr(array: zarr.Array[Any], selection: Any, out: Array | None, engi
     host = np.asarray(_compat.read_with_zarr(array, selection))
     count("chunks.zarr", array.nchunks if selection is Ellipsis else 1)
     native = host.dtype.newbyteorder("=")
-    host = host.astype(native, copy=False)
+    host = reordered(host, native) if native.kind in DTYPE_KINDS else host.astype(native, copy=False)
     if out is None:
         return engine.from_host(host) if engine.supports(native) else host
     check_out(out, host.shape, native, engine)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from zarrgpu.codecs import STAGES, Raw, Stage
 from zarrgpu.errors import UnsupportedError
@@ -78,6 +79,14 @@ class Program:
             folded.append("axis order")
         folded += ["clip", "steps", "scatter", "fill"]
         return [self.stage.describe(by_library), f"assemble: {', '.join(folded)} in one launch"]
+
+
+def reordered(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """`array` in the byte order of `dtype`, bit for bit.
+
+    `numpy.ndarray.astype` will not do: it swaps nothing between the byte orders of times without a unit.
+    """
+    return (array if array.dtype.isnative == dtype.isnative else array.byteswap()).view(dtype)
 
 
 DTYPE_KINDS = "biufcmM"

@@ -105,7 +105,9 @@ class GpuCodecPipeline(CodecPipeline):
         pairs = list(chunk_bytes_and_specs)
         decoded = await self.zarr.decode([(_host_bytes(b), _compat.replace_prototype(s)) for b, s in pairs])
         return [
-            None if chunk is None else spec.prototype.nd_buffer.from_numpy_array(chunk.as_numpy_array())
+            spec.prototype.nd_buffer.from_numpy_array(chunk.as_numpy_array())
+            if chunk is not None and _compat.is_for_device(spec.prototype.nd_buffer)
+            else chunk
             for chunk, (_, spec) in zip(decoded, pairs, strict=True)
         ]
 
@@ -116,7 +118,9 @@ class GpuCodecPipeline(CodecPipeline):
         pairs = list(chunk_arrays_and_specs)
         encoded = await self.zarr.encode([(_host_array(a), _compat.replace_prototype(s)) for a, s in pairs])
         return [
-            None if data is None else spec.prototype.buffer.from_bytes(memoryview(data.as_numpy_array()))
+            spec.prototype.buffer.from_bytes(memoryview(data.as_numpy_array()))
+            if data is not None and _compat.is_for_device(spec.prototype.buffer)
+            else data
             for data, (_, spec) in zip(encoded, pairs, strict=True)
         ]
 
@@ -178,7 +182,7 @@ class GpuCodecPipeline(CodecPipeline):
             wave.Request(
                 program=program,
                 plan=plan,
-                source=source_of(getters, loop),
+                source=source_of(getters, spec.prototype, loop),
                 engine=engine,
                 chunk_shape=spec.shape,
                 out=target,
@@ -200,7 +204,8 @@ class GpuCodecPipeline(CodecPipeline):
             (_compat.host_getter(getter), _compat.replace_prototype(spec), *rest) for getter, spec, *rest in batch
         ]
         if isinstance(out._data, np.ndarray):
-            return await self.zarr.read(items, cpu.NDBuffer(out._data), drop_axes)
+            host = cpu.NDBuffer(out._data) if _compat.is_for_device(type(out)) else out
+            return await self.zarr.read(items, host, drop_axes)
         dtype = batch[0][1].dtype.to_native_dtype()
         host = cpu.NDBuffer.empty(shape=out.shape, dtype=dtype)
         results = await self.zarr.read(items, host, drop_axes)
@@ -218,21 +223,21 @@ def _counted(kind: str) -> Iterator[None]:
         raise
 
 
-def source_of(getters: list[Any], loop: asyncio.AbstractEventLoop) -> Source:
+def source_of(getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoop) -> Source:
     """Where to fetch chunks from: files for a plain local store, else whatever the getters give, awaited on `loop`."""
     paths = [_compat.local_path(g) for g in getters]
     if None not in paths:
         return files([p for p in paths if p is not None])
-    gets = [_compat.getter(g) for g in getters]
+    gets = [_compat.getter(g, prototype) for g in getters]
     return Objects(lambda i: gets[i](), loop, _compat.concurrency())
 
 
 def _host_bytes(data: Buffer | None) -> Buffer | None:
-    return None if data is None else cpu.Buffer.from_array_like(data.as_numpy_array())
+    return cpu.Buffer.from_array_like(data.as_numpy_array()) if _compat.is_for_device(type(data)) else data
 
 
 def _host_array(array: NDBuffer | None) -> NDBuffer | None:
-    return None if array is None else cpu.NDBuffer.from_numpy_array(array.as_numpy_array())
+    return cpu.NDBuffer.from_numpy_array(array.as_numpy_array()) if _compat.is_for_device(type(array)) else array
 
 
 register_pipeline(GpuCodecPipeline)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu._counters import count
-from zarrgpu.chain import Program
+from zarrgpu.chain import Program, reordered
 from zarrgpu.codecs import Located
 from zarrgpu.engine.base import Array, Engine, Lane, aligned, workers
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning
@@ -279,7 +279,7 @@ def _last_word(request: Request, i: int, status: Status, encoded: bytes) -> npt.
     if status is Status.CUT_SHORT:
         raise ChunkError(store, key, program.stage.name, f"{reason} at {len(encoded)} bytes")
     try:
-        array = request.decode_on_cpu(encoded).astype(program.stored, copy=False)
+        array = request.decode_on_cpu(encoded)
         if array.shape != request.chunk_shape:
             raise ValueError(f"decodes to shape {array.shape}, expected {request.chunk_shape}")
     except Exception as error:
@@ -289,4 +289,4 @@ def _last_word(request: Request, i: int, status: Status, encoded: bytes) -> npt.
         count("mismatch")
         message = f"{store}: chunk {key!r}: {program.stage.name}: our decoder says {reason}, the CPU decodes it"
         warnings.warn(message, DecoderMismatchWarning, stacklevel=2)
-    return np.frombuffer(array.tobytes(order=program.order), np.uint8)
+    return np.frombuffer(reordered(array, program.stored).tobytes(order=program.order), np.uint8)
