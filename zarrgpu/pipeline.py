@@ -233,11 +233,15 @@ def source_of(getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoo
 
 
 def _host_bytes(data: Buffer | None) -> Buffer | None:
-    return cpu.Buffer.from_array_like(data.as_numpy_array()) if _compat.is_for_device(type(data)) else data
+    if data is None or not _compat.is_for_device(type(data)):
+        return data
+    return cpu.Buffer.from_array_like(data.as_numpy_array())
 
 
 def _host_array(array: NDBuffer | None) -> NDBuffer | None:
-    return cpu.NDBuffer.from_numpy_array(array.as_numpy_array()) if _compat.is_for_device(type(array)) else array
+    if array is None or not _compat.is_for_device(type(array)):
+        return array
+    return cpu.NDBuffer.from_numpy_array(array.as_numpy_array())
 
 
 register_pipeline(GpuCodecPipeline)
