@@ -142,6 +142,13 @@ class Stream:
         self.late: list[Any] = []
         _streams[self.ptr] = self
 
+    @classmethod
+    def from_external(cls, foreign: Any) -> Stream:
+        """A stream of another library."""
+        stream = cls()
+        stream.ptr = foreign.__cuda_stream__()[1]
+        return stream
+
     def synchronize(self) -> None:
         late, self.late = self.late, []
         for work in late:
@@ -155,14 +162,6 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         return None
-
-
-class ExternalStream(Stream):
-    """Somebody else's stream."""
-
-    def __init__(self, ptr: int) -> None:
-        super().__init__()
-        self.ptr = ptr
 
 
 _streams: dict[int, Stream] = {}
@@ -218,7 +217,6 @@ def installed() -> Iterator[types.ModuleType]:
         setattr(module, name, globals()[name])
     module.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]  # a module made by hand
         Stream=Stream,
-        ExternalStream=ExternalStream,
         Event=Event,
         Device=Device,
         alloc_pinned_memory=alloc_pinned_memory,

@@ -158,18 +158,26 @@ class CudaEngine(Engine):
         return int(array.data.ptr)
 
 
+class _Pointer:
+    """A stream of which only the pointer is known, in the CUDA stream protocol."""
+
+    def __init__(self, pointer: int) -> None:
+        self.pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.pointer
+
+
 def as_stream(stream: Any) -> Any:
     """The cupy stream for a cupy, torch or numba stream, an object with ``__cuda_stream__``, or a pointer."""
-    if hasattr(stream, "__cuda_stream__"):
-        pointer = stream.__cuda_stream__()[1]
-    elif isinstance(stream, cupy.cuda.Stream | cupy.cuda.ExternalStream):
+    if isinstance(stream, cupy.cuda.Stream):
         return stream
-    else:
+    if not hasattr(stream, "__cuda_stream__"):
         pointer = getattr(stream, "cuda_stream", None)  # torch
         if pointer is None:
-            pointer = getattr(
-                getattr(stream, "handle", stream), "value", getattr(stream, "handle", stream)
-            )  # numba, int
-    if pointer is not None and not isinstance(pointer, int):
-        raise TypeError(f"stream must be a cupy, torch or numba stream or a pointer, got {type(stream).__name__}")
-    return cupy.cuda.ExternalStream(pointer or 0)
+            pointer = getattr(stream, "handle", stream)  # numba
+        pointer = getattr(pointer, "value", pointer) or 0
+        if not isinstance(pointer, int):
+            raise TypeError(f"stream must be a cupy, torch or numba stream or a pointer, got {type(stream).__name__}")
+        stream = _Pointer(pointer)
+    return cupy.cuda.Stream.from_external(stream)
