@@ -71,3 +71,10 @@ def test_kernels_ship_inside_the_package() -> None:
     module = import_module("zarrgpu.kernels.tables")
     assert module.__file__ is not None
     assert Path(module.__file__).resolve().parent == ROOT / "kernels"
+
+
+def test_the_module_is_the_command() -> None:
+    """``python -m zarrgpu`` is there where scripts are not on the path."""
+    child = subprocess.run([sys.executable, "-m", "zarrgpu", "info"], capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    assert zarrgpu.__version__ in child.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -26,11 +27,13 @@ def import_cuda() -> ModuleType:
     if missing:
         np.row_stack = np.vstack  # type: ignore[attr-defined]  # removed in NumPy 2.5, its stub too
     try:
-        from numba import cuda as module
+        with warnings.catch_warnings():  # of NumPy, about a unitless time that numba-cuda makes
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from numba import cuda as module
 
-        cuda: ModuleType = module
-        if not cuda.config.ENABLE_CUDASIM:
-            import numba.cuda.np.arrayobj  # noqa: F401  # for its registrations, which need row_stack
+            cuda: ModuleType = module
+            if not is_simulated():
+                import numba.cuda.np.arrayobj  # noqa: F401  # for its registrations, which need row_stack
     finally:
         if missing:
             del np.row_stack  # type: ignore[attr-defined]  # as above
@@ -38,8 +41,8 @@ def import_cuda() -> ModuleType:
 
 
 def is_simulated() -> bool:
-    """Whether `import_cuda` gives numba's simulator."""
-    return bool(import_cuda().config.ENABLE_CUDASIM)
+    """Whether `import_cuda` gives numba's simulator; asked without importing it, which a kept cubin does not need."""
+    return bool(numba.config.ENABLE_CUDASIM)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,5 @@
+"""``python -m zarrgpu``: the command line."""
+
+from zarrgpu.cli import main
+
+main()
