@@ -174,7 +174,10 @@ def lent(shelf: list[list[Any]], make: Any) -> Iterator[list[Any]]:
 
     A lane that failed may still be writing: it is waited for, and dropped.
     """
-    lanes = shelf.pop() if shelf else make()
+    try:
+        lanes = shelf.pop()  # atomic, as asking first would not be
+    except IndexError:
+        lanes = make()
     try:
         yield lanes
     except BaseException:
