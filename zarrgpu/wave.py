@@ -227,7 +227,11 @@ def _assemble(request: Request, wave: Wave, arenas: tuple[Array, ...], which: np
     swap = request.program.swap(request.out.dtype)
     flat = request.engine.flat(request.out)
     assert flat is not None
-    parts = [(k, np.ascontiguousarray(own[m])) for k, m in ((assemble_words, fast), (assemble, ~fast)) if m.any()]
+    rest = np.flatnonzero(~fast)
+    copied = request.engine.copy_boxes(
+        arenas[::2], flat[0], layouts, own[rest], (src_strides, dst_strides), itemsize, swap
+    )
+    parts = [(k, own[m]) for k, m in ((assemble_words, np.flatnonzero(fast)), (assemble, rest[~copied])) if len(m)]
     device_layouts, src, dst, fill, *device_boxes = lane.tables(
         layouts, src_strides, dst_strides, request.fill, *(part for _, part in parts)
     )

@@ -143,6 +143,22 @@ class Engine(ABC):
     def decoders(self) -> dict[str, Kernel]:
         """Return the kernel for each kind of stream that *locate* finds here."""
 
+    def copy_boxes(
+        self,
+        arenas: tuple[Array, Array],
+        out: Array,
+        layouts: npt.NDArray[np.int64],
+        boxes: npt.NDArray[np.int64],
+        strides: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+        itemsize: int,
+        swap: int,
+    ) -> npt.NDArray[np.bool_]:
+        """Copy what a library does faster than the general *assemble*; return which boxes are done.
+
+        The arguments are that kernel's: source and scratch arena, output bytes, strides in the chunk and the output.
+        """
+        return np.zeros(len(boxes), bool)
+
     def flat(self, out: Array) -> tuple[Array, Array] | None:
         """View a contiguous array as bytes and as words.
 
