@@ -2,7 +2,7 @@
 
 What to expect on an H200 with files in the page cache, in decoded GB/s to the device, of float32 fields with Blosc-LZ4:
 zarr's own pipelines and a copy give 1.7 (batched) and 4.4 (fused), and are capped by the 6.4 of an upload from pageable
-memory; zarr's GPU buffers give 2.5-3.0, `zarrgpu.read` 32-35 and ``z[...]`` 28.
+memory; zarr's GPU buffers give 2.5-3.0, `zarrgpu.read` 31-35 and ``z[...]`` 28.
 """
 
 from __future__ import annotations
