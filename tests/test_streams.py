@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 
 import zarrgpu
 from tests.engines import ENGINES, device, make, same, smooth
@@ -34,6 +35,12 @@ def test_a_read_waits_for_what_is_on_the_stream(engine: str) -> None:
             busy.fill(2.0)
             out.fill(-2.0)
             zarrgpu.read(z, out=out, device=name)
+        assert same(out, VALUES)
+        zstd = make(VALUES, (16, 50), compressors=zarr.codecs.ZstdCodec())
+        with stream:
+            busy.fill(3.0)
+            out.fill(-3.0)
+        zarrgpu.read(zstd, out=out, device=name, stream=stream)  # through zarr's own pipeline
         assert same(out, VALUES)
         strided = cupy.zeros((64, 100), np.float32)[:, ::2]
         zarrgpu.read(z, out=strided, device=name)

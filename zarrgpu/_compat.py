@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import EllipsisType
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +37,7 @@ from zarr.core.metadata.v3 import RegularChunkGridMetadata
 from zarr.core.sync import _get_loop
 from zarr.storage import LocalStore, StorePath
 
+from zarrgpu._counters import count
 from zarrgpu.chain import Chain, reordered
 from zarrgpu.errors import UnsupportedError
 
@@ -68,7 +70,7 @@ def evolved_codecs(metadata: Metadata) -> tuple[Codec, ...]:
     return evolve_codecs(codecs_of(metadata), spec_of(metadata))
 
 
-def spec_of(metadata: Metadata, prototype: Any = None) -> ArraySpec:
+def spec_of(metadata: Metadata) -> ArraySpec:
     """The spec of an array's chunks; shape ``(1, ...)`` where the grid is not regular, as zarr has it."""
     order = {"order": metadata.order} if isinstance(metadata, ArrayV2Metadata) else {}
     return ArraySpec(
@@ -76,7 +78,7 @@ def spec_of(metadata: Metadata, prototype: Any = None) -> ArraySpec:
         dtype=metadata.dtype,
         fill_value=metadata.fill_value,
         config=ArrayConfig.from_dict(order),  # type: ignore[arg-type]  # a TypedDict with optional keys
-        prototype=prototype or default_buffer_prototype(),
+        prototype=default_buffer_prototype(),
     )
 
 
@@ -125,15 +127,10 @@ def fill_bytes(spec: ArraySpec, dtype: np.dtype[Any]) -> npt.NDArray[np.uint8]:
     return reordered(native, dtype).view(np.uint8).copy()
 
 
-def cpu_decoder(codecs: Iterable[Codec], spec: ArraySpec) -> Callable[[bytes], npt.NDArray[Any]]:
-    """``decode(encoded) -> chunk`` by zarr's own codecs on the host."""
+def decode_on_cpu(codecs: Iterable[Codec], spec: ArraySpec, encoded: bytes) -> npt.NDArray[Any]:
+    """Decode a chunk by zarr's own codecs on the host."""
     transform = ChunkTransform(codecs=tuple(host_codecs(codecs)))
-    host_spec = replace_prototype(spec)
-
-    def decode(encoded: bytes) -> npt.NDArray[Any]:
-        return transform.decode_chunk(cpu.Buffer.from_bytes(encoded), host_spec).as_numpy_array()
-
-    return decode
+    return transform.decode_chunk(cpu.Buffer.from_bytes(encoded), replace_prototype(spec)).as_numpy_array()
 
 
 def is_for_device(buffer: type) -> bool:
@@ -193,11 +190,21 @@ def name_of(byte_getter: Any) -> tuple[str, str]:
     return type(byte_getter).__name__, str(getattr(byte_getter, "chunk_coords", byte_getter))
 
 
+class CountingPipeline(BatchedCodecPipeline):
+    """zarr's own pipeline, its chunks counted."""
+
+    async def read(self, batch_info: Iterable[Any], out: NDBuffer, drop_axes: tuple[int, ...] = ()) -> Any:
+        """As in the base class."""
+        batch = list(batch_info)
+        count("chunks.zarr", len(batch))
+        return await super().read(batch, out, drop_axes)
+
+
 def read_with_zarr(array: zarr.Array[Any], selection: Any) -> Any:
     """``array[selection]`` through zarr's own pipeline, in host memory, however the array was opened."""
     inner: Any = array.async_array
     plain: Any = zarr.Array(type(inner)(array.metadata, array.store_path, inner.config))
-    pipeline = BatchedCodecPipeline.from_codecs(host_codecs(codecs_of(array.metadata)))
+    pipeline = CountingPipeline.from_codecs(host_codecs(codecs_of(array.metadata)))
     object.__setattr__(plain.async_array, "codec_pipeline", pipeline.evolve_from_array_spec(spec_of(array.metadata)))
     fields, pure = pop_fields(selection)
     options: dict[str, Any] = {"fields": fields, "prototype": cpu_prototype}
@@ -230,9 +237,8 @@ def normalize_selection(selection: Any, shape: tuple[int, ...]) -> list[Any]:
         For a selection that is not basic.
     """
     items = selection if isinstance(selection, tuple) else (selection,)
-    if not all(isinstance(s, slice | int | np.integer) or s is Ellipsis for s in items):
-        raise UnsupportedError("selection by arrays")
-    if any(isinstance(s, bool | np.bool_) for s in items):
+    basic = (slice, int, np.integer, EllipsisType)
+    if not all(isinstance(s, basic) and not isinstance(s, bool) for s in items):
         raise UnsupportedError("selection by arrays")
     full = replace_ellipsis(selection, shape)
     return [s if isinstance(s, slice) else normalize_integer_selection(s, n) for s, n in zip(full, shape, strict=True)]

@@ -2,87 +2,118 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import zarr
 from zarr.errors import ChunkNotFoundError
 
 from zarrgpu import _compat
 from zarrgpu._counters import count
-from zarrgpu.chain import DTYPE_KINDS, bind, reordered
+from zarrgpu.chain import DTYPE_KINDS, Program, bind, reordered
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Objects, Source, files
-from zarrgpu.plan import Axis, plan_axes
+from zarrgpu.plan import Axis, Plan, plan_axes
 
 
-def run(
-    array: zarr.Array[Any],
-    axes: list[Axis],
-    chunks: tuple[int, ...],
-    program: Any,
-    engine: Engine,
-    out: Array,
-    stream: Any,
-) -> None:
-    """Read `axes` of an array that has a program into `out`, contiguous and aligned."""
-    from zarrgpu import wave
+class Bound(NamedTuple):
+    """An array on an engine: its program, the spec of its chunks and its codecs."""
 
-    metadata, store_path = array.metadata, array.store_path
-    plan = plan_axes(axes, chunks, program.chunk_strides(chunks), out.strides)
+    program: Program
+    spec: Any
+    codecs: tuple[Any, ...]
+
+
+def bind_array(metadata: Any, engine: Engine) -> Bound:
+    """Bind an array to an engine; `UnsupportedError` where it has no program there."""
+    spec, codecs = _compat.spec_of(metadata), _compat.evolved_codecs(metadata)
+    program = bind(_compat.chain_of(codecs, spec))
+    if not engine.supports(program.stored):
+        raise UnsupportedError(f"dtype {program.stored} on {engine.kind}")
+    if _compat.chunk_shape(metadata) is None:
+        raise UnsupportedError("chunks of several shapes")
+    return Bound(program, spec, codecs)
+
+
+def run(array: zarr.Array[Any], axes: list[Axis], bound: Bound, engine: Engine, out: Array, stream: Any) -> None:
+    """Read `axes` of an array into `out`."""
+    metadata, store_path, (program, spec, _) = array.metadata, array.store_path, bound
+    target = writable(engine, out)
+    plan = plan_axes(axes, spec.shape, program.chunk_strides(spec.shape), target.strides)
     keys = [metadata.encode_chunk_key(tuple(c)) for c in plan.grid.tolist()]
     root = _compat.local_path(store_path)
-    spec = _compat.spec_of(metadata)
     if root is not None:
         source: Source = files([f"{root}/{key}" for key in keys])
     else:
         source = Objects(
             lambda i: _compat.getter(store_path / keys[i], spec.prototype)(), _compat.loop(), _compat.concurrency()
         )
-    present = wave.run(
-        wave.Request(
-            program=program,
-            plan=plan,
-            source=source,
-            engine=engine,
-            chunk_shape=chunks,
-            out=out,
-            fill=_compat.fill_bytes(spec, out.dtype),
-            decode_on_cpu=_compat.cpu_decoder(_compat.evolved_codecs(metadata), spec),
-            name=lambda i: _compat.name_of(store_path / keys[i]),
-            memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
-        ),
-        stream,
-    )
+    present = execute(engine, out, target, plan, source, bound, lambda i: store_path / keys[i], stream)
     if not present.all() and not array.async_array.config.read_missing_chunks:
         missing = [keys[i] for i in np.flatnonzero(~present).tolist()]
         raise ChunkNotFoundError(f"{len(missing)} chunk(s) not found in store '{store_path}': {', '.join(missing)}")
 
 
-def bind_array(metadata: Any, engine: Engine) -> tuple[tuple[int, ...], Any]:
-    """The chunk shape and the program of an array on an engine, or `UnsupportedError`."""
-    program = bind(_compat.chain_of(_compat.evolved_codecs(metadata), _compat.spec_of(metadata)))
-    if not engine.supports(program.stored):
-        raise UnsupportedError(f"dtype {program.stored} on {engine.kind}")
-    chunks = _compat.chunk_shape(metadata)
-    if chunks is None:
-        raise UnsupportedError("chunks of several shapes")
-    return chunks, program
+def writable(engine: Engine, out: Array) -> Array:
+    """`out`, or a new array like it where kernels cannot write to `out` itself."""
+    return out if engine.flat(out) is not None else engine.empty(out.shape, out.dtype)
 
 
-def through_zarr(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, counter: str) -> Array:
+def execute(
+    engine: Engine,
+    out: Array,
+    target: Array,
+    plan: Plan,
+    source: Source,
+    bound: Bound,
+    place: Callable[[int], Any],
+    stream: Any = None,
+) -> npt.NDArray[np.bool_]:
+    """Run a plan that was made for `target`, which `writable` gave for `out`; gives which chunks were in the store.
+
+    ``place(i)`` is the store path, or another byte getter, of chunk ``i``.
+    """
+    from zarrgpu import wave
+
+    program, spec, codecs = bound
+    request = wave.Request(
+        program=program,
+        plan=plan,
+        source=source,
+        engine=engine,
+        chunk_shape=spec.shape,
+        out=target,
+        fill=_compat.fill_bytes(spec, target.dtype),
+        decode_on_cpu=partial(_compat.decode_on_cpu, codecs, spec),
+        name=lambda i: _compat.name_of(place(i)),
+        memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
+    )
+    present = wave.run(request, stream)
+    if target is not out:
+        engine.assign(out, target)
+    return present
+
+
+def through_zarr(
+    array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, stream: Any, counter: str
+) -> Array:
     """Read by zarr's own pipeline on the host, then copy to the engine."""
     count(counter)
     if zarr.config.get("zarrgpu.strict", False):
         raise UnsupportedError(counter.partition(":")[2])
     host = np.asarray(_compat.read_with_zarr(array, selection))
-    count("chunks.zarr", array.nchunks if selection is Ellipsis else 1)
     native = host.dtype.newbyteorder("=")
     host = reordered(host, native) if native.kind in DTYPE_KINDS else host.astype(native, copy=False)
     if out is None:
         return engine.from_host(host) if engine.supports(native) else host
     check_out(out, host.shape, native, engine)
+    if stream is not None:  # what is on it may still use `out`
+        with engine.lanes(stream) as lanes:
+            lanes[0].wait()
     engine.assign(out, engine.from_host(host))
     return out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
@@ -88,8 +89,8 @@ def enable(device: str = "auto", memory_limit: int | None = None, strict: bool =
         raise ValueError(f"memory_limit must be a positive number of bytes, got {memory_limit}")
     name = normalize(device)
     module = "cpu" if name == "host" else "gpu"
-    __import__(f"zarrgpu.buffer.{module}")  # registers its buffers
-    __import__("zarrgpu.pipeline")  # and the pipeline, where the package's entry points are not installed
+    import_module(f"zarrgpu.buffer.{module}")  # registers its buffers
+    import_module("zarrgpu.pipeline")  # and the pipeline, where the package's entry points are not installed
     change = zarr.config.set(
         {
             "codec_pipeline.path": PIPELINE,
@@ -140,24 +141,20 @@ def read(
     if stream is not None and engine.kind == "host":
         raise ValueError("stream= needs a CUDA device")
     array = _open(source)
-    metadata: Any = array.metadata
     try:
-        chunks, program = _read.bind_array(metadata, engine)
+        bound = _read.bind_array(array.metadata, engine)
     except UnsupportedError as error:
-        return _read.through_zarr(array, selection, out, engine, f"fallback.bind:{error.reason}")
+        return _read.through_zarr(array, selection, out, engine, stream, f"fallback.bind:{error.reason}")
     try:
         axes = axes_of(_compat.normalize_selection(selection, array.shape), array.shape)
     except UnsupportedError as error:
-        return _read.through_zarr(array, selection, out, engine, f"fallback.plan:{error.reason}")
-    shape, dtype = tuple(a.count for a in axes if not a.dropped), program.stored.newbyteorder("=")
+        return _read.through_zarr(array, selection, out, engine, stream, f"fallback.plan:{error.reason}")
+    shape, dtype = tuple(a.count for a in axes if not a.dropped), bound.program.stored.newbyteorder("=")
     if out is None:
         out = engine.empty(shape, dtype)
     else:
         _read.check_out(out, shape, dtype, engine)
-    target = out if engine.flat(out) is not None else engine.empty(shape, dtype)
-    _read.run(array, axes, chunks, program, engine, target, stream)
-    if target is not out:
-        engine.assign(out, target)
+    _read.run(array, axes, bound, engine, out, stream)
     return out
 
 
@@ -211,7 +208,7 @@ def explain(source: Source, device: str = "auto") -> Explanation:
     engine = resolve(device)
     array = _open(source)
     try:
-        _, program = _read.bind_array(array.metadata, engine)
+        program = _read.bind_array(array.metadata, engine).program
     except UnsupportedError as error:
         stages = ("zarr's codecs on the host",) + (("one copy to the device",) if engine.kind != "host" else ())
         return Explanation(engine.name, False, error.reason, stages)

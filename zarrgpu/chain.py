@@ -78,7 +78,8 @@ class Program:
         if self.order == "F":
             folded.append("axis order")
         folded += ["clip", "steps", "scatter", "fill"]
-        return [self.stage.describe(by_library), f"assemble: {', '.join(folded)} in one launch"]
+        how = "rows by a compiled twin, strided boxes by NumPy" if by_library else "one launch"
+        return [self.stage.describe(by_library), f"assemble: {', '.join(folded)}; {how}"]
 
 
 def reordered(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.engine.base import aligned, cores, readers
+from zarrgpu.engine.base import ALIGN, cores, readers
 
 MISSING = -1
 """Size of a chunk that is not in the store."""
@@ -155,13 +155,9 @@ def files(paths: Sequence[str]) -> Files:
 
 def _pack(sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
     """Aligned places for pieces of `sizes` bytes, one after the other."""
-    ends = np.cumsum(aligned_sizes(sizes))
-    return ends - aligned_sizes(sizes), int(ends[-1]) if len(ends) else 0
-
-
-def aligned_sizes(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """`aligned` of each size, missing chunks taking no room."""
-    return -(-np.maximum(sizes, 0) // aligned(1)) * aligned(1)
+    room = -(-np.maximum(sizes, 0) // ALIGN) * ALIGN  # a missing chunk takes none
+    ends = np.cumsum(room)
+    return ends - room, int(ends[-1]) if len(ends) else 0
 
 
 def _spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

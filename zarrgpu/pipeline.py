@@ -28,6 +28,7 @@ from zarr.registry import register_pipeline
 
 from zarrgpu import _compat
 from zarrgpu._counters import count
+from zarrgpu._read import Bound, execute, writable
 from zarrgpu.chain import bind
 from zarrgpu.engine import resolve
 from zarrgpu.errors import UnsupportedError
@@ -160,8 +161,6 @@ class GpuCodecPipeline(CodecPipeline):
         self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...], loop: asyncio.AbstractEventLoop
     ) -> npt.NDArray[np.bool_]:
         """Read by a program of ours, on a thread of its own; gives which chunks there were."""
-        from zarrgpu import wave
-
         spec, array = batch[0][1], cast("Any", out._data)
         engine = resolve("host" if isinstance(array, np.ndarray) else f"cuda:{array.device.id}")
         with _counted("fallback.bind"):
@@ -170,31 +169,14 @@ class GpuCodecPipeline(CodecPipeline):
                 raise UnsupportedError(f"dtype {array.dtype} on {engine.kind}")
             if any(item[1] is not spec and item[1].shape != spec.shape for item in batch):
                 raise UnsupportedError("chunks of several shapes")
-        # what the kernels cannot write to is read into a contiguous array and copied
-        target = array if engine.flat(array) is not None else engine.empty(array.shape, array.dtype)
-        strides = program.chunk_strides(spec.shape)
+        target, strides = writable(engine, array), program.chunk_strides(spec.shape)
         with _counted("fallback.plan"):
             if drop_axes:
                 raise UnsupportedError("selection by arrays")
             plan = plan_batch([item[2:4] for item in batch], spec.shape, strides, target.strides)
         getters = [item[0] for item in batch]
-        present = wave.run(
-            wave.Request(
-                program=program,
-                plan=plan,
-                source=source_of(getters, spec.prototype, loop),
-                engine=engine,
-                chunk_shape=spec.shape,
-                out=target,
-                fill=_compat.fill_bytes(spec, target.dtype),
-                decode_on_cpu=_compat.cpu_decoder(self.zarr, spec),
-                name=lambda i: _compat.name_of(getters[i]),
-                memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
-            )
-        )
-        if target is not array:
-            engine.assign(array, target)
-        return present
+        source, bound = source_of(getters, spec.prototype, loop), Bound(program, spec, tuple(self.zarr))
+        return execute(engine, array, target, plan, source, bound, getters.__getitem__)
 
     async def _read_through_zarr(
         self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...]
@@ -209,7 +191,8 @@ class GpuCodecPipeline(CodecPipeline):
         dtype = batch[0][1].dtype.to_native_dtype()
         host = cpu.NDBuffer.empty(shape=out.shape, dtype=dtype)
         results = await self.zarr.read(items, host, drop_axes)
-        out[...] = host
+        engine = resolve(f"cuda:{cast('Any', out._data).device.id}")
+        engine.assign(out._data, engine.from_host(host.as_numpy_array()))
         return results
 
 

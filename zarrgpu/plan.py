@@ -138,11 +138,13 @@ def plan_batch(
     ndim = len(chunks)
     boxes = np.zeros((len(batch), BOX + ndim), np.int64)
     common: list[Axis] | None = None
+    dst: list[int] = []
     for i, (selection, target) in enumerate(batch):
         if not isinstance(selection, tuple) or len(selection) != ndim:
             raise UnsupportedError("selection by arrays")
         axes = axes_of(selection, chunks)
-        common = common or axes
+        if common is None:
+            common, dst = axes, _out_axes(axes, out_strides)
         kept = iter(_slices(target))
         boxes[i, 0] = i
         for k, (axis, same) in enumerate(zip(axes, common, strict=True)):
@@ -151,12 +153,11 @@ def plan_batch(
             boxes[i, 1] += axis.start * chunk_strides[k]
             boxes[i, BOX + k] = axis.count
             if not axis.dropped:
-                boxes[i, 2] += _start(next(kept, None), axis.count) * out_strides[_kept(common, k)]
+                boxes[i, 2] += _start(next(kept, None), axis.count) * dst[k]
         if next(kept, None) is not None:
             raise UnsupportedError("selection with new axes")
     assert common is not None
     steps = [s * a.step for s, a in zip(chunk_strides, common, strict=True)]
-    dst = _out_axes(common, out_strides)
     return _plan(np.empty((len(batch), 0), np.int64), boxes, steps, dst)
 
 
@@ -172,10 +173,6 @@ def _out_axes(axes: Sequence[Axis], out_strides: Sequence[int]) -> list[int]:
     if None in dst or next(kept, None) is not None:
         raise UnsupportedError("selection with new axes")
     return [d for d in dst if d is not None]
-
-
-def _kept(axes: Sequence[Axis], k: int) -> int:
-    return sum(not a.dropped for a in axes[:k])
 
 
 def _slices(target: Any) -> tuple[Any, ...]:

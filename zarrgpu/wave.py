@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,13 @@ class Request:
     decode_on_cpu: Callable[[bytes], npt.NDArray[Any]]
     name: Callable[[int], tuple[str, str]]
     memory_limit: int | None = None
+
+    @cached_property
+    def flat(self) -> tuple[Array, Array]:
+        """The output as bytes and as words."""
+        flat = self.engine.flat(self.out)
+        assert flat is not None
+        return flat
 
     @property
     def chunk_nbytes(self) -> int:
@@ -170,13 +178,13 @@ def _decode_whole(request: Request, wave: Wave) -> None:
     """Decode chunks by the codec's library, each on a thread: into the output where they fill it, else into scratch."""
     stage, nbytes = request.program.stage, request.chunk_nbytes
     scratch = wave.lane.scratch(len(wave.chunks) * aligned(stage.scratch(nbytes)))
-    flat = request.engine.flat(request.out)
-    assert flat is not None
     fills = _fills_output(request, wave)
 
     def decode(i: int) -> None:
         start, size, slot = wave.chunks[i, [t.C_START, t.C_SIZE, t.C_SLOT]].tolist()
-        first, target = (int(request.plan.boxes[wave.first + i, t.B_DEST]), flat[0]) if fills[i] else (slot, scratch)
+        first, target = (
+            (int(request.plan.boxes[wave.first + i, t.B_DEST]), request.flat[0]) if fills[i] else (slot, scratch)
+        )
         try:
             stage.decode(wave.lane.arena[start : start + size], target[first : first + nbytes])
             wave.done[i] = fills[i]
@@ -222,22 +230,17 @@ def _assemble(request: Request, wave: Wave, arenas: tuple[Array, ...], which: np
     layouts = wave.located.layouts
     own = plan.boxes[wave.first + which]
     own[:, t.B_LAYOUT] = which
-    own, src_strides, dst_strides = boxes.merge_axes(own, plan.src_strides, plan.dst_strides)
-    fast = assemble_words.eligible(layouts, own, src_strides, dst_strides, itemsize)
+    own, src, dst = boxes.merge_axes(own, plan.src_strides, plan.dst_strides)
+    fast = assemble_words.eligible(layouts, own, src, dst, itemsize)
     swap = request.program.swap(request.out.dtype)
-    flat = request.engine.flat(request.out)
-    assert flat is not None
     rest = np.flatnonzero(~fast)
-    copied = request.engine.copy_boxes(
-        arenas[::2], flat[0], layouts, own[rest], (src_strides, dst_strides), itemsize, swap
-    )
+    copied = request.engine.copy_boxes(arenas[::2], request.flat[0], layouts, own[rest], (src, dst), itemsize, swap)
     parts = [(k, own[m]) for k, m in ((assemble_words, np.flatnonzero(fast)), (assemble, rest[~copied])) if len(m)]
-    device_layouts, src, dst, fill, *device_boxes = lane.tables(
-        layouts, src_strides, dst_strides, request.fill, *(part for _, part in parts)
-    )
-    for (kernels, part), device_part in zip(parts, device_boxes, strict=True):
+    tables = lane.tables(layouts, src, dst, request.fill, *(part for _, part in parts))
+    device_layouts, *device_strides, fill = tables[:4]
+    for (kernels, part), device_part in zip(parts, tables[4:], strict=True):
         groups, status = kernels.groups(part, itemsize), lane.zeros(len(part))
-        args = (groups, *arenas, device_layouts, device_part, src, dst, fill, *flat, status)
+        args = (groups, *arenas, device_layouts, device_part, *device_strides, fill, *request.flat, status)
         lane.launch(kernels.kernel(itemsize, swap), len(part) * groups, *args)
         wave.box_status.append(lane.download(status))
 

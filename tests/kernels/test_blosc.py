@@ -117,7 +117,7 @@ def cases() -> list[tuple[str, bytes, Status]]:
 
 
 @pytest.mark.parametrize("lane", kit.LANES)
-def test_damaged_headers(lane: str) -> None:
+def test_hostile_headers(lane: str) -> None:
     """Each fault of a header is named, and its neighbours are not touched by it."""
     names, chunks, want = zip(*cases(), strict=True)
     _, _, status, _ = locate(lane, list(chunks), [4000] * len(chunks))
@@ -138,7 +138,7 @@ def test_the_verdict_is_c_blosc_s(name: str, chunk: bytes, status: Status) -> No
 
 
 @pytest.mark.parametrize("lane", kit.LANES)
-def test_tables_outside_the_arena(lane: str) -> None:
+def test_hostile_tables_outside_the_arena(lane: str) -> None:
     """A line that points outside the arena is the caller's fault, and is not followed."""
     source = np.zeros(64, np.uint8)
     chunks = np.array([[-1, 16, 0, 4], [60, 16, 0, 4], [0, 65, 0, 4], [0, -2, 0, 4]], np.int64)

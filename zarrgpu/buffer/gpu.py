@@ -21,10 +21,9 @@ import zarr.buffer.cpu
 from zarr.abc.buffer import ArrayLike, BufferPrototype, NDArrayLike
 from zarr.registry import register_buffer, register_ndbuffer
 
-__all__ = ["Buffer", "NDBuffer", "buffer_prototype"]
+from zarrgpu.engine import CUDA_DTYPES
 
-DEVICE_DTYPES = "?bhilqBHILQefdFD"
-"""Characters of the dtypes that cupy has."""
+__all__ = ["Buffer", "NDBuffer", "buffer_prototype"]
 
 
 def _device() -> Any:
@@ -40,7 +39,7 @@ def _adopt(array: Any) -> Any:
 
 def _on_device(array: Any) -> Any:
     """`array` in device memory and native byte order; as it is when the device cannot hold its dtype."""
-    if isinstance(array, cupy.ndarray) or array.dtype.char not in DEVICE_DTYPES:
+    if isinstance(array, cupy.ndarray) or array.dtype.char not in CUDA_DTYPES:
         return array
     with _device():
         return cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
@@ -129,7 +128,7 @@ class NDBuffer(zarr.abc.buffer.NDBuffer):
     def empty(cls, shape: tuple[int, ...], dtype: npt.DTypeLike, order: Literal["C", "F"] = "C") -> Self:
         """Return a new buffer whose contents are undefined."""
         dtype = np.dtype(dtype)
-        if dtype.char not in DEVICE_DTYPES:
+        if dtype.char not in CUDA_DTYPES:
             return cls(cast("NDArrayLike", np.empty(shape, dtype, order)))
         with _device():
             return cls(cupy.empty(shape, dtype.newbyteorder("="), order))

@@ -60,5 +60,5 @@ class Blosc(Stage):
 
     def describe(self, by_library: bool) -> str:
         if by_library:
-            return "blosc: whole chunks by numcodecs on host threads"
+            return "blosc: whole chunks by numcodecs on host threads, into the output where they fill it"
         return "blosc: headers and blocks on the host, LZ4 and stored streams by kernels, unshuffled in assemble"

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["available", "missing", "resolve"]
 
+CUDA_DTYPES = "?bhilqBHILQefdFD"
+"""Characters of the dtypes that cupy has."""
+
 _log = logging.getLogger("zarrgpu")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -122,7 +122,7 @@ class Engine(ABC):
 
     @abstractmethod
     def from_host(self, array: npt.NDArray[Any]) -> Array:
-        """Return `array` as an array of this engine, copied if it must be."""
+        """Return `array` as an array of this engine, copied if it must be; done when this returns."""
 
     @abstractmethod
     def assign(self, out: Array, value: Array) -> None:
@@ -145,11 +145,11 @@ class Engine(ABC):
 
     def copy_boxes(
         self,
-        arenas: tuple[Array, Array],
+        arenas: Sequence[Array],
         out: Array,
         layouts: npt.NDArray[np.int64],
         boxes: npt.NDArray[np.int64],
-        strides: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+        strides: Sequence[npt.NDArray[np.int64]],
         itemsize: int,
         swap: int,
     ) -> npt.NDArray[np.bool_]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
+from zarrgpu.engine import CUDA_DTYPES
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent
 from zarrgpu.kernels import lz4_group, stored
 
@@ -117,7 +118,7 @@ class CudaEngine(Engine):
         self._shelf: list[list[Lane]] = []
 
     def supports(self, dtype: np.dtype[Any]) -> bool:
-        return dtype.char in "?bhilqBHILQefdFD"
+        return dtype.char in CUDA_DTYPES
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> Array:
         with cupy.cuda.Device(self.index):
@@ -125,7 +126,9 @@ class CudaEngine(Engine):
 
     def from_host(self, array: npt.NDArray[Any]) -> Array:
         with cupy.cuda.Device(self.index):
-            return cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+            device = cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+            cupy.cuda.get_current_stream().synchronize()
+            return device
 
     def assign(self, out: Array, value: Array) -> None:
         with cupy.cuda.Device(self.index):

@@ -6,6 +6,7 @@ strides by NumPy, which is ten times as fast there as the general twin.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
+from zarrgpu.chain import DTYPE_KINDS
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, cores, lent, workers
 from zarrgpu.kernels import lz4, stored
 from zarrgpu.kernels import tables as t
@@ -89,7 +91,7 @@ class HostEngine(Engine):
         self._shelf: list[list[Lane]] = []
 
     def supports(self, dtype: np.dtype[Any]) -> bool:
-        return dtype.kind in "biufcmM"
+        return dtype.kind in DTYPE_KINDS
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> Array:
         count = int(np.prod(shape, dtype=np.int64))
@@ -112,11 +114,11 @@ class HostEngine(Engine):
 
     def copy_boxes(
         self,
-        arenas: tuple[Array, Array],
+        arenas: Sequence[Array],
         out: Array,
         layouts: npt.NDArray[np.int64],
         boxes: npt.NDArray[np.int64],
-        strides: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+        strides: Sequence[npt.NDArray[np.int64]],
         itemsize: int,
         swap: int,
     ) -> npt.NDArray[np.bool_]:
