@@ -108,3 +108,7 @@ class Status(IntEnum):
     """The chunk has fewer bytes than its header says. Final: c-blosc would read past the end, and may succeed."""
     REFUSED = 11
     """A library refused the chunk."""
+    BAD_CHECKSUM = 12
+    """The stored checksum is not that of the bytes."""
+    BAD_VALUE = 13
+    """A number that the filter must not meet, or whose result its dtype cannot hold."""
