@@ -43,6 +43,7 @@ from numba import types
 
 from zarrgpu._cuda import Kernel, Target
 from zarrgpu.kernels.boxes import Table, element_groups, make_place, make_total
+from zarrgpu.kernels.elements import make_bytes
 from zarrgpu.kernels.tables import (
     B_COUNT,
     B_DEST,
@@ -157,59 +158,14 @@ def make_element(target: Target, itemsize: int, swap: int, unsigned: Any = W) ->
     words = itemsize // 4
     tail = itemsize - 4 * words
     pieces = -(-itemsize // 4)
-    unit = max(swap, 1)
-
-    @device
-    def origin(o):
-        """The byte of a chunk's element that becomes byte `o` of the output's."""
-        return W(o // unit * unit + unit - 1 - o % unit)
-
-    @device
-    def bits(arena, first, plane, shift):
-        """Eight bits at `shift`, one from each of eight planes of `plane` bytes."""
-        value = U(0)
-        for b in range(8):
-            value |= U((U(arena[first + W(b) * plane]) >> shift & U(1)) << U(b))
-        return value
-
-    @device
-    def scattered(arena, base, size, block, kind, mode, p):
-        """Byte `p` of a shuffled chunk. All that is read lies in the block: ``y * n + j <= kind * n - 1 < length``."""
-        start = unsigned(p // block * block)
-        q = unsigned(p - start)
-        n = unsigned(min(block, unsigned(size - start)) // kind)
-        j = unsigned(q // kind)
-        y = W(q - j * kind)
-        first = base + W(start)
-        if j < n and mode == BYTES:
-            return U(arena[first + y * W(n) + W(j)])
-        if j < n and n & unsigned(7) == unsigned(0):
-            plane = W(n) >> W(3)
-            return bits(arena, first + W(8) * y * plane + (W(j) >> W(3)), plane, U(j & unsigned(7)))
-        return U(arena[base + W(p)])
+    origin, locate, scattered = make_bytes(target, itemsize, swap, unsigned)
 
     @device
     def copy(arena, layouts, row, e, out, out32, d):
-        base, size, mode = W(layouts[row, L_BASE]), unsigned(layouts[row, L_SIZE]), layouts[row, L_MODE]
-        kind = unsigned(layouts[row, L_TYPE])
-        block = unsigned(min(layouts[row, L_BLOCK], layouts[row, L_SIZE]))
-        p = unsigned(unsigned(e) * unsigned(itemsize))
-        first = base + W(p)  # where byte 0 lies ...
-        step = W(1)  # ... and how far apart its successors are, if they are equally far
-        if mode != PLAIN:
-            step = W(0)
-            if mode == BYTES and kind == unsigned(itemsize):
-                start = unsigned(p // block * block)
-                n = unsigned(min(block, unsigned(size - start)) // kind)
-                q = unsigned(p - start)
-                j = unsigned(q // kind)
-                if q == j * kind and j < n:
-                    first = base + W(start) + W(j)
-                    step = W(n)
+        chunk, p, first, step = locate(layouts, row, e)
         if step == W(0):
             for o in range(itemsize):
-                q = unsigned(p + unsigned(origin(o)))
-                out[W(d + o)] = np.uint8(scattered(arena, base, size, block, kind, mode, q))
+                out[W(d + o)] = np.uint8(scattered(arena, chunk, unsigned(p + unsigned(origin(o)))))
             return
         whole = d % 4 == 0 and d + itemsize <= 4 * out32.size
         for w in range(pieces):
