@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any, Literal
@@ -12,12 +12,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import zarr
-import zarr.codecs.numcodecs
-from numcodecs.blosc import Blosc as NumcodecsBlosc
-from zarr.abc.codec import Codec
+from numcodecs.checksum32 import CRC32C
+from numcodecs.gzip import GZip
+from numcodecs.zstd import Zstd
+from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec, Codec
 from zarr.buffer import cpu
-from zarr.codecs import BloscCodec, BytesCodec
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.codecs._v2 import V2Codec
+from zarr.codecs.cast_value import CastValue
+from zarr.codecs.scale_offset import ScaleOffset
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, default_buffer_prototype
 from zarr.core.chunk_utils import ChunkTransform, evolve_codecs, fill_value_or_default
@@ -38,7 +41,7 @@ from zarr.core.sync import _get_loop
 from zarr.storage import LocalStore, StorePath
 
 from zarrgpu._counters import count
-from zarrgpu.chain import Chain, reordered
+from zarrgpu.chain import Chain, Named, reordered
 from zarrgpu.errors import UnsupportedError
 
 cpu_prototype = cpu.buffer_prototype
@@ -92,33 +95,76 @@ def chunk_shape(metadata: Metadata) -> tuple[int, ...] | None:
 
 def chain_of(codecs: Iterable[Codec], spec: ArraySpec) -> Chain:
     """Describe the codecs of a pipeline, evolved to `spec`, to `zarrgpu.chain.bind`."""
-    dtype = spec.dtype.to_native_dtype()
     order: Literal["C", "F"] = "C"
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    found: list[Named] = []  # in encoding order
     refused: list[str] = []
+    level = spec  # what the codec decodes to
     for codec in codecs:
         # exact types: a class that a user registered in their place may do something else
-        if type(codec) is BytesCodec:
-            if codec.endian is not None:
-                dtype = dtype.newbyteorder("<" if codec.endian == "little" else ">")
-        elif type(codec) in (V2Codec, HostV2Codec):
+        if type(codec) in (V2Codec, HostV2Codec):
             assert isinstance(codec, V2Codec)
             order = spec.order
-            for part in (*(codec.filters or ()), *([codec.compressor] if codec.compressor is not None else [])):
-                config = part.get_config()
-                if type(part) is NumcodecsBlosc:
-                    found.append(("blosc", config))
-                else:
-                    refused.append(str(config.get("id", type(part).__name__)))
-        elif type(codec) is BloscCodec:
-            found.append(("blosc", {"cname": codec.cname}))
-        elif type(codec) is zarr.codecs.numcodecs.Blosc:
-            found.append(("blosc", codec.codec_config))
-        else:
-            described = codec.to_dict()
-            refused.append(str(described.get("name", type(codec).__name__)))
+            parts = [*(codec.filters or ()), *([codec.compressor] if codec.compressor is not None else [])]
+            found += [Named(_name_of(part), part.get_config(), library=part) for part in parts]
+            continue
+        named = _named(codec, level)
+        if named is None:
+            refused.append(str(codec.to_dict().get("name", type(codec).__name__)))
+            break
+        found.append(named)
+        level = codec.resolve_metadata(level)
     unsupported = f"codec {refused[0]}" if refused else None
-    return Chain(dtype, order, tuple(found), unsupported)
+    return Chain(spec.dtype.to_native_dtype(), tuple(spec.shape), order, tuple(found[::-1]), unsupported)
+
+
+def _name_of(part: Any) -> str:
+    """The id of a numcodecs codec, or, where it is somebody else's, one that stands for no code of ours."""
+    ours = type(part).__module__.partition(".")[0] == "numcodecs"
+    return str(part.codec_id) if ours else f"{type(part).__module__}.{type(part).__name__}"
+
+
+def _named(codec: Codec, spec: ArraySpec) -> Named | None:
+    """One codec of Zarr 3 that decodes to `spec`; None where no program covers it."""
+    dtype, shape = spec.dtype.to_native_dtype(), tuple(spec.shape)
+    if type(codec).__module__ == "zarr.codecs.numcodecs._codecs" and not isinstance(codec, ArrayBytesCodec):
+        library: Any = codec._codec  # type: ignore[union-attr]  # all of that module have it
+        level = (None, None) if isinstance(codec, BytesBytesCodec) else (dtype, shape)
+        return Named(_name_of(library), library.get_config(), *level, library=library)
+    if type(codec) is BytesCodec:
+        return Named("bytes", {"endian": codec.endian}, dtype, shape)
+    if type(codec) is TransposeCodec:
+        return Named("transpose", {"order": codec.order}, dtype, shape)
+    if type(codec) is BloscCodec:
+        return Named("blosc", {"cname": str(getattr(codec.cname, "value", codec.cname))})
+    if type(codec) is ZstdCodec:
+        return Named("zstd", {}, library=Zstd())
+    if type(codec) is GzipCodec:
+        return Named("gzip", {}, library=GZip())
+    if type(codec) is Crc32cCodec:
+        return Named("crc32c", {}, library=CRC32C())
+    if type(codec) is ScaleOffset:
+        numbers = {n: spec.dtype.from_json_scalar(getattr(codec, n), zarr_format=3) for n in ("scale", "offset")}
+        return Named("scale_offset", numbers, dtype, shape, ArrayCodec(codec, spec))
+    if type(codec) is CastValue:
+        options: dict[str, Any] = {"rounding": codec.rounding, "out_of_range": codec.out_of_range}
+        options |= {"scalar_map": (codec.scalar_map or {}).get("decode"), "source": codec.dtype.to_native_dtype()}
+        return Named("cast_value", options, dtype, shape, ArrayCodec(codec, spec))
+    return None
+
+
+@dataclass(frozen=True)
+class ArrayCodec:
+    """A codec of Zarr 3 between arrays, with the interface of numcodecs."""
+
+    codec: Any
+    spec: ArraySpec
+
+    def decode(self, buffer: Any) -> npt.NDArray[Any]:
+        """Decode a chunk's elements, given as bytes in C order."""
+        encoded = self.codec.resolve_metadata(self.spec)
+        chunk = np.frombuffer(buffer, encoded.dtype.to_native_dtype()).reshape(encoded.shape)
+        decoded = self.codec._decode_sync(cpu.NDBuffer.from_numpy_array(chunk), replace_prototype(self.spec))
+        return np.ascontiguousarray(decoded.as_numpy_array())
 
 
 def fill_bytes(spec: ArraySpec, dtype: np.dtype[Any]) -> npt.NDArray[np.uint8]:

@@ -13,7 +13,8 @@ from zarr.errors import ChunkNotFoundError
 
 from zarrgpu import _compat
 from zarrgpu._counters import count
-from zarrgpu.chain import DTYPE_KINDS, Program, bind, reordered
+from zarrgpu.chain import Program, bind, is_plain, reordered
+from zarrgpu.engine import resolve
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Objects, Source, files
@@ -28,12 +29,22 @@ class Bound(NamedTuple):
     codecs: tuple[Any, ...]
 
 
+def engine_for(metadata: Any, engine: Engine, out: Any = None) -> Engine:
+    """`engine`, or the host's for elements that are no numbers there, unless `out` takes their bits."""
+    dtype = metadata.dtype.to_native_dtype().newbyteorder("=")
+    takes = engine.supports(dtype) or (engine.owns(out) and out.dtype == bits_of(dtype))
+    return engine if takes else resolve("host")
+
+
+def bits_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the bits of times, int64; `dtype` for everything else."""
+    return np.dtype(np.int64) if dtype.kind in "mM" else dtype
+
+
 def bind_array(metadata: Any, engine: Engine) -> Bound:
     """Bind an array to an engine; `UnsupportedError` where it has no program there."""
     spec, codecs = _compat.spec_of(metadata), _compat.evolved_codecs(metadata)
-    program = bind(_compat.chain_of(codecs, spec))
-    if not engine.supports(program.stored):
-        raise UnsupportedError(f"dtype {program.stored} on {engine.kind}")
+    program = bind(_compat.chain_of(codecs, spec), engine.by_library)
     if _compat.chunk_shape(metadata) is None:
         raise UnsupportedError("chunks of several shapes")
     return Bound(program, spec, codecs)
@@ -107,7 +118,7 @@ def through_zarr(
         raise UnsupportedError(counter.partition(":")[2])
     host = np.asarray(_compat.read_with_zarr(array, selection))
     native = host.dtype.newbyteorder("=")
-    host = reordered(host, native) if native.kind in DTYPE_KINDS else host.astype(native, copy=False)
+    host = reordered(host, native) if is_plain(native) else host.astype(native, copy=False)
     if out is None:
         return engine.from_host(host) if engine.supports(native) else host
     check_out(out, host.shape, native, engine)
@@ -122,5 +133,5 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], engine: En
     """Raise unless `out` is an array of the engine, of this shape and dtype."""
     if not engine.owns(out):
         raise TypeError(f"out must be an array on {engine.name}, got {type(out).__name__}")
-    if out.shape != shape or out.dtype != dtype:
+    if out.shape != shape or out.dtype not in (dtype, bits_of(dtype)):
         raise ValueError(f"out must have shape {shape} and dtype {dtype}, got {out.shape} and {out.dtype}")

@@ -141,6 +141,7 @@ def read(
     if stream is not None and engine.kind == "host":
         raise ValueError("stream= needs a CUDA device")
     array = _open(source)
+    engine = _read.engine_for(array.metadata, engine, out)
     try:
         bound = _read.bind_array(array.metadata, engine)
     except UnsupportedError as error:
@@ -149,7 +150,7 @@ def read(
         axes = axes_of(_compat.normalize_selection(selection, array.shape), array.shape)
     except UnsupportedError as error:
         return _read.through_zarr(array, selection, out, engine, stream, f"fallback.plan:{error.reason}")
-    shape, dtype = tuple(a.count for a in axes if not a.dropped), bound.program.stored.newbyteorder("=")
+    shape, dtype = tuple(a.count for a in axes if not a.dropped), bound.program.dtype.newbyteorder("=")
     if out is None:
         out = engine.empty(shape, dtype)
     else:
@@ -205,8 +206,8 @@ def explain(source: Source, device: str = "auto") -> Explanation:
     Explanation
         ``str()`` of it is a listing.
     """
-    engine = resolve(device)
     array = _open(source)
+    engine = _read.engine_for(array.metadata, resolve(device))
     try:
         program = _read.bind_array(array.metadata, engine).program
     except UnsupportedError as error:

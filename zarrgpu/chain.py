@@ -2,84 +2,162 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.codecs import STAGES, Raw, Stage
+from zarrgpu.codecs import (
+    STAGES,
+    ByteOrder,
+    Checksum,
+    Container,
+    Library,
+    Raw,
+    Shuffle,
+    Spec,
+    Stage,
+    Transform,
+    Transpose,
+    Values,
+)
+from zarrgpu.codecs.byte_order import reversed_unit
 from zarrgpu.errors import UnsupportedError
+
+
+class Named(NamedTuple):
+    """A codec in an array's metadata.
+
+    Attributes
+    ----------
+    name : str
+        As in `zarrgpu.codecs.STAGES`.
+    config : mapping
+    dtype : numpy.dtype or None
+        What it decodes to; None between bytes.
+    shape : tuple of int or None
+    library : object or None
+        The codec itself, as `Spec.library`.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] | None = None
+    library: Any = None
 
 
 @dataclass(frozen=True)
 class Chain:
-    """What an array's metadata say of its codecs, Zarr 2 and 3 alike, in decoding order.
+    """What an array's metadata say of its codecs, Zarr 2 and 3 alike.
 
     Attributes
     ----------
-    stored : numpy.dtype
-        The elements as they are stored, byte order included.
+    dtype : numpy.dtype
+        The elements of the array, byte order included.
+    shape : tuple of int
+        Of a chunk.
     order : {"C", "F"}
-        Order of the elements in a chunk.
-    codecs : tuple of (name, config)
-        The bytes-to-bytes codecs, the last applied on encoding first.
+        Order of the elements in a chunk, once all codecs are undone.
+    codecs : tuple of Named
+        In decoding order.
     unsupported : str or None
         What else there is that no program covers.
     """
 
-    stored: np.dtype[Any]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
     order: Literal["C", "F"]
-    codecs: tuple[tuple[str, Mapping[str, Any]], ...]
+    codecs: tuple[Named, ...]
     unsupported: str | None = None
+
+
+class Swapped(NamedTuple):
+    """A transform on a device, and how many bytes of what it is given are reversed together (0: none)."""
+
+    stage: Any
+    swap: int
 
 
 @dataclass(frozen=True)
 class Program:
-    """A codec chain bound to the stages that decode it.
+    """A codec chain bound to an engine: what libraries decode on the host, and what kernels do afterwards.
 
     Attributes
     ----------
+    host : tuple of Stage
+        Decoded first, by libraries, chunk by chunk on host threads.
+    checks : tuple of Checksum
+        Verified by kernels in what is left encoded then.
+    container : Container
+        Its streams are decoded by kernels; `Raw` where nothing is compressed any more.
+    after : tuple of Swapped
+        Undone by kernels afterwards.
+    folded : Swapped or None
+        A `Values` that *assemble* undoes on the way.
+    dtype : numpy.dtype
+        The elements of the array, byte order included.
     stored : numpy.dtype
-        The elements as they are stored, byte order included.
-    order : {"C", "F"}
-        Order of the elements in a chunk.
-    stage : Stage
-        Decodes the chunk's bytes.
+        The same, in the order in which *assemble* finds them.
+    axes : tuple of int
+        Axes of the array in the order in which a decoded chunk has them, the slowest first.
+    nbytes : int
+        Of a chunk of the array.
     """
 
+    host: tuple[Stage, ...]
+    checks: tuple[Checksum, ...]
+    container: Container
+    after: tuple[Swapped, ...]
+    folded: Swapped | None
+    dtype: np.dtype[Any]
     stored: np.dtype[Any]
-    order: Literal["C", "F"]
-    stage: Stage
+    axes: tuple[int, ...]
+    nbytes: int
+
+    @property
+    def encoded_nbytes(self) -> int | None:
+        """Bytes of an encoded chunk once `host` is done; None where that varies."""
+        return self.host[-1].spec.nbytes if self.host else None
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of one scratch arena that a chunk needs."""
+        still = all(isinstance(s.stage, Shuffle) for s in self.after)  # assemble undoes it
+        return max([self.container.scratch(), *(0 if still else s.stage.spec.nbytes or 0 for s in self.after)])
 
     def chunk_strides(self, shape: Sequence[int]) -> list[int]:
-        """Strides of a decoded chunk, in elements."""
-        axes = range(len(shape))
+        """Strides of a decoded chunk of this shape, in elements."""
         steps, step = [0] * len(shape), 1
-        for axis in reversed(axes) if self.order == "C" else axes:
+        for axis in reversed(self.axes):
             steps[axis] = step
             step *= shape[axis]
         return steps
 
     def swap(self, dtype: np.dtype[Any]) -> int:
         """Bytes that are reversed together on the way into an output of `dtype`; 0 when none are."""
-        return (
-            0
-            if self.stored.isnative == dtype.isnative
-            else self.stored.itemsize // (2 if self.stored.kind == "c" else 1)
-        )
+        return 0 if self.stored.isnative == dtype.isnative else reversed_unit(self.stored)
 
     def describe(self, by_library: bool) -> list[str]:
-        """Lines for ``explain()``: each stage and what is folded into assemble."""
-        folded = ["unshuffle"] if self.stage.name == "blosc" and not by_library else []
+        """Lines for ``explain()``: each stage, where it is decoded, and what is folded into assemble."""
+        lines = [f"{s.name}: on host threads, {s.on_host()}" for s in self.host if not s.does_nothing]
+        lines += [f"{s.name}: on the device, {s.kernels}" for s in self.checks]
+        if not self.container.does_nothing:
+            fewest = self.container.fewest
+            few = f"; on host threads where a wave has fewer than {fewest} streams" if fewest else ""
+            lines.append(f"{self.container.name}: on the device, {self.container.kernels}{few}")
+        lines += [f"{s.stage.name}: on the device, {s.stage.kernels}" for s in self.after if not s.stage.does_nothing]
+        folded = [self.folded.stage.name] if self.folded else []
         if self.swap(self.stored.newbyteorder("=")):
             folded.append("byte swap")
-        if self.order == "F":
+        if self.axes != tuple(range(len(self.axes))):
             folded.append("axis order")
         folded += ["clip", "steps", "scatter", "fill"]
         how = "rows by a compiled twin, strided boxes by NumPy" if by_library else "one launch"
-        return [self.stage.describe(by_library), f"assemble: {', '.join(folded)}; {how}"]
+        return [*lines, f"assemble: {', '.join(folded)}; {how}"]
 
 
 def reordered(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -90,32 +168,113 @@ def reordered(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]
     return (array if array.dtype.isnative == dtype.isnative else array.byteswap()).view(dtype)
 
 
-DTYPE_KINDS = "biufcmM"
-"""Kinds of dtypes whose elements are plain numbers of one size."""
+def is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether elements of `dtype` are plain numbers, times or raw bytes of one size."""
+    return dtype.kind in "biufcmM" or (dtype.kind == "V" and dtype.names is None and dtype.itemsize > 0)
 
 
-def bind(chain: Chain) -> Program:
+def bind(chain: Chain, by_library: bool = True) -> Program:
     """Bind a chain to the stages that decode it.
 
     Parameters
     ----------
     chain : Chain
         From `zarrgpu._compat`.
+    by_library : bool
+        Whether libraries on the host decode all of it, or only what has no kernels.
 
     Raises
     ------
     UnsupportedError
-        When a part of it has no stage here.
+        When zarr itself must decode it.
     """
     if chain.unsupported is not None:
         raise UnsupportedError(chain.unsupported)
-    if chain.stored.kind not in DTYPE_KINDS:
-        raise UnsupportedError(f"dtype {chain.stored}")
-    if len(chain.codecs) > 1:
-        raise UnsupportedError("codecs " + " + ".join(name for name, _ in chain.codecs))
-    if not chain.codecs:
-        return Program(chain.stored, chain.order, Raw())
-    name, config = chain.codecs[0]
-    if name not in STAGES:
-        raise UnsupportedError(f"codec {name}")
-    return Program(chain.stored, chain.order, STAGES[name].from_config(config))
+    if not is_plain(chain.dtype):
+        raise UnsupportedError(f"dtype {chain.dtype}")
+    stages = _stages(chain)
+    lazy = (ByteOrder, Transpose)  # these are never worth a pass of their own
+    first = max((i + 1 for i, s in enumerate(stages) if by_library and not isinstance(s, lazy)), default=0)
+    while True:
+        try:
+            return _program(chain, stages, first)
+        except _NeedsHost as need:
+            first = need.args[0] + 1
+
+
+FLATTENING = frozenset({"delta", "fixedscaleoffset", "packbits"})
+"""Filters that numcodecs decodes in the order of memory, which a transpose has made another than the chunk's."""
+
+
+class _NeedsHost(Exception):  # a turn of `bind`, never seen outside
+    """The stage of this index, and so all before it, must be decoded on the host."""
+
+
+def _stages(chain: Chain) -> list[Stage]:
+    """The stages of a chain in decoding order, each bound to what it decodes to."""
+    nbytes: int | None = math.prod(chain.shape) * chain.dtype.itemsize
+    stages: list[Stage] = []
+    names = [named.name for named in chain.codecs]
+    if "transpose" in names and not FLATTENING.isdisjoint(names[names.index("transpose") :]):
+        raise UnsupportedError("codec transpose inside a filter of numcodecs")
+    for named in reversed(chain.codecs):
+        spec = Spec(nbytes, named.dtype, named.shape, named.library)
+        kind = STAGES.get(named.name)
+        stage = Library(named.name, spec) if kind is None else kind.from_config(named.config, spec)
+        stages.append(stage)
+        nbytes = stage.encoded_nbytes
+    return stages[::-1]
+
+
+def _program(chain: Chain, stages: list[Stage], first: int) -> Program:
+    """Bind a chain of which libraries decode the stages before `first`; `_NeedsHost` where that is too few."""
+    host = tuple(s for s in stages[:first] if not s.does_nothing)
+    if host and host[-1].spec.nbytes is None:  # what is decoded there must have a place of a known size
+        raise _NeedsHost(first)
+    checks: list[Checksum] = []
+    after: list[Swapped] = []
+    container: Container | None = None
+    axes = list(range(len(chain.shape)))
+    swapped = 0  # bytes that are reversed together in what the next stage sees
+    for i, stage in enumerate(stages[first:], first):
+        if stage.does_nothing:
+            continue
+        if isinstance(stage, Container):
+            if container is not None or after or swapped or axes != sorted(axes):
+                raise _NeedsHost(i - 1)
+            if not stage.has_kernels:
+                raise _NeedsHost(i)
+            container = stage
+        elif isinstance(stage, ByteOrder):
+            swapped = 0 if swapped else stage.swaps
+        elif isinstance(stage, Transpose):
+            axes = [stage.order[k] for k in axes]
+        elif isinstance(stage, Checksum) and container is None and not after and not swapped:
+            checks.append(stage)
+        elif isinstance(stage, Transform) and stage.on_device:
+            unit = reversed_unit(stage.source)
+            if swapped not in (0, unit):
+                raise _NeedsHost(i)
+            foreign = stage.source is not None and not stage.source.isnative
+            after.append(Swapped(stage, unit if foreign != bool(swapped) else 0))
+            swapped = 0 if stage.target is None or stage.target.isnative else reversed_unit(stage.target)
+        else:
+            raise _NeedsHost(i)
+    if swapped not in (0, reversed_unit(chain.dtype)):
+        raise _NeedsHost(len(stages) - 1)
+    nbytes = math.prod(chain.shape) * chain.dtype.itemsize
+    raw = after[0].stage.encoded_nbytes if after else nbytes
+    folded = None
+    if after and isinstance(after[-1].stage, Values) and after[-1].stage.target.itemsize == chain.dtype.itemsize:
+        folded = after.pop()
+    return Program(
+        host=host,
+        checks=tuple(checks),
+        container=container or Raw(Spec(raw)),
+        after=tuple(after),
+        folded=folded,
+        dtype=chain.dtype,
+        stored=chain.dtype.newbyteorder("S") if swapped else chain.dtype,
+        axes=tuple(axes if chain.order == "C" else axes[::-1]),
+        nbytes=nbytes,
+    )

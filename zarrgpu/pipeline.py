@@ -164,8 +164,8 @@ class GpuCodecPipeline(CodecPipeline):
         spec, array = batch[0][1], cast("Any", out._data)
         engine = resolve("host" if isinstance(array, np.ndarray) else f"cuda:{array.device.id}")
         with _counted("fallback.bind"):
-            program = bind(_compat.chain_of(self.zarr, spec))
-            if not engine.supports(array.dtype) or array.dtype != program.stored.newbyteorder(array.dtype.byteorder):
+            program = bind(_compat.chain_of(self.zarr, spec), engine.by_library)
+            if not engine.supports(array.dtype) or array.dtype != program.dtype.newbyteorder(array.dtype.byteorder):
                 raise UnsupportedError(f"dtype {array.dtype} on {engine.kind}")
             if any(item[1] is not spec and item[1].shape != spec.shape for item in batch):
                 raise UnsupportedError("chunks of several shapes")

@@ -5,7 +5,6 @@ The next wave is fetched while this one decodes, and on a GPU several waves deco
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu import assembly, libraries
 from zarrgpu._counters import count
-from zarrgpu.chain import Program, reordered
-from zarrgpu.codecs import Located
-from zarrgpu.engine.base import Array, Engine, Lane, aligned, workers
-from zarrgpu.errors import ChunkError, DecoderMismatchWarning
+from zarrgpu.batch import Batch, Report
+from zarrgpu.chain import Program
+from zarrgpu.codecs import Checksum, Located
+from zarrgpu.engine.base import Array, Engine, Lane, aligned
 from zarrgpu.fetch import MISSING, Source
-from zarrgpu.kernels import assemble, assemble_words, boxes
 from zarrgpu.kernels import tables as t
 from zarrgpu.plan import Plan
 
@@ -30,6 +29,7 @@ WAVE_BYTES = 128 << 20
 """Decoded bytes of a wave: enough streams to fill a GPU, few enough that the first one starts soon."""
 
 Status = t.Status
+Table = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -73,24 +73,51 @@ class Request:
         return flat
 
     @property
-    def chunk_nbytes(self) -> int:
-        """Bytes of a decoded chunk."""
-        return int(np.prod(self.chunk_shape, dtype=np.int64)) * self.program.stored.itemsize
+    def target(self) -> assembly.Target:
+        """The output as *assemble* takes it."""
+        return assembly.Target(*self.flat, self.plan.src_strides, self.plan.dst_strides, self.fill)
 
 
 @dataclass
 class Wave:
-    """Chunks ``first:last`` of a request on their way through a lane; those that are `done` are in the output."""
+    """Chunks ``first:last`` of a request on their way through a lane.
+
+    Attributes
+    ----------
+    chunks : int64[c, CHUNK_COLUMNS]
+        As they were fetched.
+    inner : int64[c, CHUNK_COLUMNS]
+        What the program's container is given: decoded by what comes before it, without checksums.
+    checks : list of (Checksum, chunks, spans, stored)
+        Checksums that kernels verify: of which chunks, of which bytes in the arena, and where they are stored.
+    unused, used : int
+        Bytes of the lane's arena: up to `unused` nothing is needed on the engine, and after `used` there is nothing.
+    done : bool[c]
+        Which chunks are in the output.
+    final : bool[c]
+        Which are elements of the array by now, by the CPU's last word.
+    located : Located
+        Kept up to date as chunks are decoded on the host.
+    reports : list of Report
+    """
 
     lane: Lane
     first: int
     last: int
-    chunks: npt.NDArray[np.int64]
+    chunks: Table
+    inner: Table
     used: int
-    located: Located
     done: npt.NDArray[np.bool_]
-    stream_status: npt.NDArray[np.int32] | None = None
-    box_status: list[npt.NDArray[np.int32]] = field(default_factory=list)
+    final: npt.NDArray[np.bool_]
+    unused: int = 0
+    checks: list[tuple[Checksum, Table, Table, Table]] = field(default_factory=list)
+    located: Located = field(init=False)
+    reports: list[Report] = field(default_factory=list)
+
+    def encoded(self, i: int) -> npt.NDArray[np.uint8]:
+        """The bytes of chunk `i` as they were fetched."""
+        start, size = self.chunks[i, t.C_START], self.chunks[i, t.C_SIZE]
+        return self.lane.arena[start : start + size]
 
 
 def run(request: Request, stream: Any = None) -> npt.NDArray[np.bool_]:
@@ -149,151 +176,123 @@ def _run_waves(request: Request, lanes: list[Lane], per_wave: int, present: npt.
 
 
 def _chunks_per_wave(request: Request, lanes: int) -> int:
-    """Chunks whose scratch and encoded bytes fit a wave, all lanes being full; at least one."""
-    room = WAVE_BYTES
+    """Chunks that make a wave, and whose bytes fit the memory limit, all lanes being full; at least one."""
+    program = request.program
+    n = WAVE_BYTES // max(program.nbytes, 1)
     if request.memory_limit is not None:
-        room = min(room, request.memory_limit // (2 * lanes))
-    return max(1, room // max(request.chunk_nbytes, 1))
+        each = (program.encoded_nbytes or program.nbytes) + program.scratch * (2 if program.after else 1)
+        n = min(n, request.memory_limit // (lanes * max(each, 1)))
+    return max(1, n)
 
 
 def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
-    """Fetch chunks and locate their streams; what has no kernel is decoded here, on the host."""
-    stage = request.program.stage
+    """Fetch chunks, decode on the host what has no kernel, and locate the streams of the rest."""
+    program, n = request.program, last - first
     starts, sizes, used = request.source.load(first, last, lane.reserve)
-    chunks = np.empty((last - first, t.CHUNK_COLUMNS), np.int64)
+    chunks = np.empty((n, t.CHUNK_COLUMNS), np.int64)
     chunks[:, t.C_START], chunks[:, t.C_SIZE] = starts, sizes
-    chunks[:, t.C_SLOT] = np.arange(last - first) * aligned(stage.scratch(request.chunk_nbytes))
-    chunks[:, t.C_WANT] = request.chunk_nbytes
-    located = stage.locate(lane.arena[:used], chunks, request.engine.by_library)
-    wave = Wave(lane, first, last, chunks, used, located, np.zeros(last - first, bool))
-    if len(located.whole):
-        _decode_whole(request, wave)
-    refused = np.flatnonzero(wave.located.status)
-    if len(refused):
-        _decode_on_host(request, wave, refused, wave.located.status[refused])
+    chunks[:, t.C_SLOT] = np.arange(n) * aligned(program.scratch)
+    chunks[:, t.C_WANT] = program.container.nbytes
+    wave = Wave(lane, first, last, chunks, chunks.copy(), used, np.zeros(n, bool), np.zeros(n, bool))
+    refused = libraries.decode_first(request, wave) if program.host else {}
+    for check in program.checks:
+        refused |= _strip(wave, check)
+    _locate(request, wave, refused)
+    if refused:
+        libraries.last_word(request, wave, refused)
     return wave
 
 
-def _decode_whole(request: Request, wave: Wave) -> None:
-    """Decode chunks by the codec's library, each on a thread: into the output where they fill it, else into scratch."""
-    stage, nbytes = request.program.stage, request.chunk_nbytes
-    scratch = wave.lane.scratch(len(wave.chunks) * aligned(stage.scratch(nbytes)))
-    fills = _fills_output(request, wave)
-
-    def decode(i: int) -> None:
-        start, size, slot = wave.chunks[i, [t.C_START, t.C_SIZE, t.C_SLOT]].tolist()
-        first, target = (
-            (int(request.plan.boxes[wave.first + i, t.B_DEST]), request.flat[0]) if fills[i] else (slot, scratch)
-        )
-        try:
-            stage.decode(wave.lane.arena[start : start + size], target[first : first + nbytes])
-            wave.done[i] = fills[i]
-        except Exception:  # the last word is zarr's own decoder's, which says why
-            wave.located.status[i] = Status.REFUSED
-
-    list(workers().map(decode, wave.located.whole.tolist()))
+def _strip(wave: Wave, check: Checksum) -> dict[int, libraries.Verdict]:
+    """Take a checksum off a wave's chunks, to be verified; the chunks that are too short for one."""
+    inner = wave.inner
+    short = (inner[:, t.C_SIZE] >= 0) & (inner[:, t.C_SIZE] < check.width)
+    inner[short, t.C_SIZE] = MISSING
+    lines = np.flatnonzero(inner[:, t.C_SIZE] >= 0)
+    spans, stored = check.payload(inner[lines][:, [t.C_START, t.C_SIZE]])
+    inner[lines, t.C_START], inner[lines, t.C_SIZE] = spans.T
+    wave.checks.append((check, lines, spans, stored))
+    return dict.fromkeys(np.flatnonzero(short).tolist(), (Status.TRUNCATED, check.name))
 
 
-def _fills_output(request: Request, wave: Wave) -> npt.NDArray[np.bool_]:
-    """Which chunks of a wave lie in the output byte for byte as they are decoded."""
-    plan, itemsize = request.plan, request.program.stored.itemsize
-    shape = np.array(request.chunk_shape or (1,))
-    own = plan.boxes[wave.first : wave.last]
-    same = (plan.dst_strides == plan.src_strides * itemsize) | (shape == 1)
-    if not same.all() or request.program.swap(request.out.dtype):
-        return np.zeros(len(own), bool)
-    whole: npt.NDArray[np.bool_] = (own[:, t.B_FIRST] == 0) & (own[:, t.B_COUNT :] == shape).all(axis=1)
-    return whole
+def _locate(request: Request, wave: Wave, refused: dict[int, libraries.Verdict]) -> None:
+    """Find the streams of a wave; decode on the host those that have no kernel, or are too few for one."""
+    container, arena, inner = request.program.container, wave.lane.arena[: wave.used], wave.inner
+    wave.located = located = container.locate(arena, inner)
+    status, there = located.status, inner[:, t.C_SIZE] >= 0
+    without = (status == Status.UNSUPPORTED) & container.by_library(arena, inner)
+    if 0 < len(located.streams) < container.fewest:
+        without |= there & (status == Status.OK)
+        located.work.clear()
+    for i in np.flatnonzero(status.astype(bool) & there & ~without).tolist():
+        refused[i] = Status(int(status[i])), container.name
+    if without.any():
+        if not wave.checks and (without | ~there).all():
+            wave.unused = wave.used  # nothing of what was fetched is needed on the engine
+        refused |= libraries.decode_instead(request, wave, np.flatnonzero(without))
 
 
 def _decode(request: Request, wave: Wave) -> None:
-    """Enqueue a fetched wave: upload, decompress, assemble, and the way back of its statuses."""
-    lane, located = wave.lane, wave.located
-    source = lane.upload(wave.used)
-    scratch = lane.scratch(len(wave.chunks) * aligned(request.program.stage.scratch(request.chunk_nbytes)))
-    arenas = (source, source.view(np.uint32), scratch, scratch.view(np.uint32))
-    if located.work:
-        streams, *orders = lane.tables(located.streams, *located.work.values())
-        status = lane.zeros(len(located.streams))
-        decoders = request.engine.decoders()
-        for (kind, lines), order in zip(located.work.items(), orders, strict=True):
-            lane.launch(decoders[kind], len(lines), *arenas, streams, order, status)
-        wave.stream_status = lane.download(status)
-    _assemble(request, wave, arenas, np.flatnonzero(~wave.done))
-
-
-def _assemble(request: Request, wave: Wave, arenas: tuple[Array, ...], which: npt.NDArray[np.int64]) -> None:
-    """Enqueue the boxes of the chunks `which` of a wave."""
-    if len(which) == 0:
+    """Enqueue a fetched wave: upload, verify, decompress, transform, assemble, and the way back of the statuses."""
+    program, lane, layouts = request.program, wave.lane, wave.located.layouts
+    here = (layouts[:, t.L_ARENA] != t.FILL) & ~wave.done & ~wave.final
+    source = lane.upload(wave.used, wave.unused)
+    batch = Batch(request.engine, lane, source, layouts, np.flatnonzero(here), program.scratch)
+    for check, lines, spans, stored in wave.checks:
+        check.verify(batch, lines, np.full(len(lines), t.SOURCE), spans, stored)
+    batch.decompress(program.container.name, wave.located)
+    if here.any():
+        for stage, swap in program.after:
+            stage.enqueue(batch, swap)
+    wave.reports = batch.reports
+    arenas, plain = batch.arenas, assembly.How(program.swap(request.out.dtype))
+    if program.folded is None:
+        _assemble(request, wave, arenas, ~wave.done, plain)
         return
-    lane, plan, itemsize = wave.lane, request.plan, request.program.stored.itemsize
-    layouts = wave.located.layouts
-    own = plan.boxes[wave.first + which]
-    own[:, t.B_LAYOUT] = which
-    own, src, dst = boxes.merge_axes(own, plan.src_strides, plan.dst_strides)
-    fast = assemble_words.eligible(layouts, own, src, dst, itemsize)
-    swap = request.program.swap(request.out.dtype)
-    rest = np.flatnonzero(~fast)
-    copied = request.engine.copy_boxes(arenas[::2], request.flat[0], layouts, own[rest], (src, dst), itemsize, swap)
-    parts = [(k, own[m]) for k, m in ((assemble_words, np.flatnonzero(fast)), (assemble, rest[~copied])) if len(m)]
-    tables = lane.tables(layouts, src, dst, request.fill, *(part for _, part in parts))
-    device_layouts, *device_strides, fill = tables[:4]
-    for (kernels, part), device_part in zip(parts, tables[4:], strict=True):
-        groups, status = kernels.groups(part, itemsize), lane.zeros(len(part))
-        args = (groups, *arenas, device_layouts, device_part, *device_strides, fill, *request.flat, status)
-        lane.launch(kernels.kernel(itemsize, swap), len(part) * groups, *args)
-        wave.box_status.append(lane.download(status))
+    how = assembly.How(program.folded.swap, program.folded.stage.conversion, plain.swap)
+    _assemble(request, wave, arenas, ~wave.done & ~wave.final, how)
+    _assemble(request, wave, arenas, wave.final, plain)
+
+
+def _assemble(
+    request: Request, wave: Wave, arenas: tuple[Array, ...], which: npt.NDArray[np.bool_], how: assembly.How
+) -> None:
+    """Enqueue the boxes of the chunks `which` of a wave."""
+    lines = np.flatnonzero(which)
+    own = request.plan.boxes[wave.first + lines]
+    own[:, t.B_LAYOUT] = lines
+    layouts, name = wave.located.layouts, request.program.folded.stage.name if request.program.folded else "assemble"
+    for part, status in assembly.copy(request.engine, wave.lane, arenas, layouts, own, request.target, how):
+        wave.reports.append(Report(name, lines[part], wave.lane.download(status)))
 
 
 def _finish(request: Request, wave: Wave, present: npt.NDArray[np.bool_]) -> Lane:
     """Wait for a wave, act on its statuses, and give its lane back."""
-    lane, located = wave.lane, wave.located
+    lane = wave.lane
     lane.wait()
-    if wave.stream_status is not None and wave.stream_status.any():
-        lines = np.flatnonzero(wave.stream_status)
-        refused, first = np.unique(located.streams[lines, t.S_CHUNK], return_index=True)
-        _decode_on_host(request, wave, refused, wave.stream_status[lines[first]])
-        source = lane.upload(wave.used)
+    refused = _refused(wave)
+    if refused:
+        before = wave.used
+        libraries.last_word(request, wave, refused)
+        source = lane.upload(wave.used, before)
+        again = np.zeros(wave.last - wave.first, bool)
+        again[list(refused)] = True
         arenas = (source, source.view(np.uint32)) * 2
-        _assemble(request, wave, arenas, refused)
+        wave.reports = []
+        _assemble(request, wave, arenas, again, assembly.How(request.program.swap(request.out.dtype)))
         lane.wait()
-    if any(status.any() for status in wave.box_status):
-        raise RuntimeError("assemble was given boxes outside its arenas: a bug of zarrgpu, please report it")
+        _refused(wave)
     present[wave.first : wave.last] = wave.chunks[:, t.C_SIZE] != MISSING
     return lane
 
 
-def _decode_on_host(request: Request, wave: Wave, which: npt.NDArray[np.int64], status: npt.NDArray[np.int32]) -> None:
-    """Let the CPU decode the chunks `which`, append them to the arena, and point their layouts there."""
-    lane, size = wave.lane, aligned(request.chunk_nbytes)
-
-    def decode(i: int, code: int) -> npt.NDArray[np.uint8]:
-        start, nbytes = wave.chunks[i, t.C_START], wave.chunks[i, t.C_SIZE]
-        return _last_word(request, wave.first + i, Status(code), lane.arena[start : start + nbytes].tobytes())
-
-    decoded = list(workers().map(decode, which.tolist(), status.tolist()))
-    arena = lane.reserve(wave.used + size * len(decoded), keep=wave.used)
-    for i, data in zip(which, decoded, strict=True):
-        arena[wave.used : wave.used + data.size] = data
-        wave.located.layouts[i] = (t.SOURCE, wave.used, data.size, data.size, 1, t.PLAIN)
-        wave.used += size
-
-
-def _last_word(request: Request, i: int, status: Status, encoded: bytes) -> npt.NDArray[np.uint8]:
-    """The bytes of a chunk that our decoders refused, decoded by zarr's own codecs, in the program's order."""
-    program, (store, key) = request.program, request.name(i)
-    reason = status.name.lower().replace("_", " ")
-    if status is Status.CUT_SHORT:
-        raise ChunkError(store, key, program.stage.name, f"{reason} at {len(encoded)} bytes")
-    try:
-        array = request.decode_on_cpu(encoded)
-        if array.shape != request.chunk_shape:
-            raise ValueError(f"decodes to shape {array.shape}, expected {request.chunk_shape}")
-    except Exception as error:
-        raise ChunkError(store, key, program.stage.name, f"{reason} ({type(error).__name__}: {error})") from error
-    count(f"fallback.check:{reason}")
-    if status is not Status.UNSUPPORTED:
-        count("mismatch")
-        message = f"{store}: chunk {key!r}: {program.stage.name}: our decoder says {reason}, the CPU decodes it"
-        warnings.warn(message, DecoderMismatchWarning, stacklevel=2)
-    return np.frombuffer(reordered(array, program.stored).tobytes(order=program.order), np.uint8)
+def _refused(wave: Wave) -> dict[int, libraries.Verdict]:
+    """The chunks that a kernel refused, each with the first verdict on it."""
+    refused: dict[int, libraries.Verdict] = {}
+    for name, chunks, status in wave.reports:
+        for k in np.flatnonzero(status).tolist():
+            verdict = Status(int(status[k]))
+            if verdict is Status.BAD_TABLE:
+                raise RuntimeError(f"{name} was given bytes outside its arenas: a bug of zarrgpu, please report it")
+            refused.setdefault(int(chunks[k]), (verdict, name))
+    return refused

@@ -1,14 +1,118 @@
-"""The seam between a codec and a wave: `Stage` finds the streams of encoded chunks, `Located` says where they are."""
+"""The seams between codecs and waves: what a `Stage` decodes on the host, for what else there are kernels."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+
+from zarrgpu.codecs.preference import FEWEST_STREAMS
+from zarrgpu.kernels.tables import Status
+
+if TYPE_CHECKING:
+    from zarrgpu.batch import Batch
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a codec decodes to.
+
+    Attributes
+    ----------
+    nbytes : int or None
+        Bytes of it; None where that varies from chunk to chunk.
+    dtype : numpy.dtype or None
+        The elements, byte order included; None where the codec's neighbours see bytes only.
+    shape : tuple of int or None
+        Their shape, where there is a dtype.
+    library : object or None
+        The codec itself, with the ``decode(buffer)`` of numcodecs; None where our code needs none.
+    """
+
+    nbytes: int | None
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] | None = None
+    library: Any = None
+
+
+class Refused(Exception):  # a verdict on the data, as a kernel's status is
+    """Raised by `Stage.decode` to say why, where a library's own error would not.
+
+    Attributes
+    ----------
+    status : Status
+        What a kernel would have said.
+    """
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.name)
+        self.status = status
+
+
+class Stage(ABC):
+    """A codec bound to its config and to what it decodes to.
+
+    Attributes
+    ----------
+    name : str
+        The codec's name in Zarr, for messages.
+    spec : Spec
+        What it decodes to.
+    kernels : str
+        What of it a device does, for `explain`; empty where only `decode` can.
+    """
+
+    name: str
+    kernels: ClassVar[str] = ""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
+        """Bind the codec; `UnsupportedError` when zarr itself must decode this config."""
+
+    @property
+    def encoded_nbytes(self) -> int | None:
+        """Bytes that it decodes from; None where that varies from chunk to chunk."""
+        return None
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether what it decodes is what it is given."""
+        return False
+
+    @abstractmethod
+    def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
+        """Decode a chunk by a library on the host, without the GIL where that can be.
+
+        Parameters
+        ----------
+        encoded : uint8[n]
+        out : uint8[m], optional
+            Where to; its size is what the chunk must decode to.
+
+        Returns
+        -------
+        buffer
+            `out`, or without it any buffer of the decoded bytes.
+
+        Raises
+        ------
+        Exception
+            Any one means that the chunk is refused.
+        """
+
+    def on_host(self) -> str:
+        """What `decode` uses, for `explain`."""
+        return "numcodecs"
 
 
 @dataclass(frozen=True)
@@ -24,43 +128,66 @@ class Located:
     work : dict of str to int64[k]
         For each kind of stream the lines of `streams` to decode, in the order in which to start them.
     status : int32[c]
-        `Status` of each chunk; a chunk that is not `OK` is neither in `work` nor in `whole`.
-    whole : int64[k]
-        Chunks to be decoded by `Stage.decode` instead, each at once, into its slot of the scratch arena.
+        `Status` of each chunk. One that is not `OK` has no streams in `work`; one that is `UNSUPPORTED` has no kernel.
     """
 
     layouts: npt.NDArray[np.int64]
     streams: npt.NDArray[np.int64]
     work: dict[str, npt.NDArray[np.int64]]
     status: npt.NDArray[np.int32]
-    whole: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
-class Stage(ABC):
-    """A bytes-to-bytes codec, bound to its config."""
+class Container(Stage):
+    """A codec whose encoded chunks hold streams that kernels decode."""
 
-    name: str
+    @property
+    def has_kernels(self) -> bool:
+        """Whether kernels decode what the metadata promise, rather than the library on host threads."""
+        return True
 
-    @classmethod
-    @abstractmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Bind the codec; `UnsupportedError` when this config has no kernel."""
+    @property
+    def fewest(self) -> int:
+        """Streams of a wave from which on kernels are faster than the library: see `zarrgpu.codecs.preference`."""
+        return FEWEST_STREAMS.get(self.name, 0)
 
-    @abstractmethod
-    def locate(self, arena: npt.NDArray[np.uint8], chunks: npt.NDArray[np.int64], by_library: bool) -> Located:
-        """Find the streams of `chunks` (``int64[c, CHUNK_COLUMNS]``), whose encoded bytes are in `arena`.
-
-        With `by_library`, chunks that `decode` can do at once are named in `Located.whole` rather than taken apart.
-        """
-
-    def decode(self, encoded: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> None:
-        """Fill `out` with a chunk decoded by a library, without the GIL; any exception means that it refused."""
-        raise NotImplementedError(f"{self.name} has no library")
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a chunk decodes to."""
+        assert self.spec.nbytes is not None  # `bind` sees to it
+        return self.spec.nbytes
 
     @abstractmethod
-    def scratch(self, chunk_nbytes: int) -> int:
-        """Bytes of scratch arena that one chunk of `chunk_nbytes` decoded bytes needs."""
+    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
+        """Find the streams of `chunks` (``int64[c, CHUNK_COLUMNS]``), whose encoded bytes are in `arena`."""
+
+    def by_library(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which chunks without a kernel `decode` can do, as ``bool[c]``; asked where `locate` says `UNSUPPORTED`."""
+        return np.zeros(len(chunks), bool)
+
+    def scratch(self) -> int:
+        """Bytes of scratch arena that a chunk needs."""
+        return self.nbytes
+
+
+class Transform(Stage):
+    """A codec that kernels undo once a chunk's streams are decoded.
+
+    Attributes
+    ----------
+    source : numpy.dtype or None
+        What it views the encoded bytes as; None for bytes of any meaning.
+    target : numpy.dtype or None
+        What its decoded bytes are.
+    """
+
+    source: np.dtype[Any] | None = None
+    target: np.dtype[Any] | None = None
+
+    @property
+    def on_device(self) -> bool:
+        """Whether this config has kernels that give the library's bits."""
+        return True
 
     @abstractmethod
-    def describe(self, by_library: bool) -> str:
-        """One line for ``explain()``: what decodes it."""
+    def enqueue(self, batch: Batch, swap: int) -> None:
+        """Enqueue the kernels for the batch's active chunks, whose elements are reversed in every `swap` bytes."""

@@ -1,7 +1,6 @@
 """Blosc: a container of blocks of streams, shuffled or not.
 
-The chunk's header wins over the metadata, whose `cname` only says what a writer was asked for: a chunk of another inner
-codec than LZ4 is `UNSUPPORTED`, and the CPU decodes it.
+The chunk's header wins over the metadata, whose `cname` only says what a writer was asked for.
 """
 
 from __future__ import annotations
@@ -13,52 +12,82 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs.blosc import decompress
 
-from zarrgpu.codecs.base import Located, Stage
-from zarrgpu.errors import UnsupportedError
+from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
+from zarrgpu.kernels import tables as t
+
+HEADER = 16
+BLOSCLZ, LZ4, ZLIB, ZSTD = 0, 1, 3, 4  # numbers of inner codecs; 2 was Snappy, which numcodecs lacks
+KINDS = {BLOSCLZ: "blosclz", LZ4: "lz4"}
+"""Kinds of streams that have kernels, by the number of the inner codec."""
+
+NAMES = {"blosclz": BLOSCLZ, "lz4": LZ4, "lz4hc": LZ4, "zlib": ZLIB, "zstd": ZSTD}
 
 
-class Blosc(Stage):
-    """Blosc-1 with LZ4 or LZ4HC inside."""
+class Blosc(Container):
+    """Blosc-1 with any inner codec that numcodecs has; LZ4 and BloscLZ have kernels.
+
+    Parameters
+    ----------
+    cname : str
+        The inner codec that the metadata name.
+    spec : Spec
+    """
 
     name = "blosc"
+    kernels = "blocks of LZ4, LZ4HC, BloscLZ and stored streams, unshuffled in assemble; zstd and zlib on host threads"
+
+    def __init__(self, cname: str, spec: Spec) -> None:
+        super().__init__(spec)
+        self.cname = cname
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        cname = str(config.get("cname", "lz4"))
-        if cname not in ("lz4", "lz4hc"):
-            raise UnsupportedError(f"blosc with {cname}")
-        return cls()
+    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
+        return cls(str(config.get("cname", "lz4")), spec)
 
-    def locate(self, arena: npt.NDArray[np.uint8], chunks: npt.NDArray[np.int64], by_library: bool) -> Located:
+    @property
+    def has_kernels(self) -> bool:
+        return NAMES.get(self.cname) in KINDS
+
+    def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
+        if encoded.size < HEADER or int.from_bytes(encoded[12:16], "little") > encoded.size:
+            raise Refused(t.Status.CUT_SHORT)  # c-blosc would read past the end, and may succeed
+        if out is None:
+            return decompress(encoded)
+        if int.from_bytes(encoded[4:8], "little") != out.size:
+            raise Refused(t.Status.WRONG_SIZE)
+        return decompress(encoded, out)
+
+    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
         from zarrgpu.kernels import blosc
-        from zarrgpu.kernels import tables as t
 
         n = len(chunks)
         layouts = np.empty((n, t.LAYOUT_COLUMNS), np.int64)
         counts, status = np.empty(n, np.int64), np.empty(n, np.int32)
         blosc.SCAN.host()(0, n, arena, chunks, layouts, counts, status)
-        if by_library:
-            whole = np.flatnonzero((status == t.Status.OK) & (layouts[:, t.L_ARENA] == t.SCRATCH))
-            layouts[whole, t.L_BLOCK], layouts[whole, t.L_MODE] = layouts[whole, t.L_SIZE], t.PLAIN
-            return Located(layouts, np.empty((0, t.STREAM_COLUMNS), np.int64), {}, status, whole)
         first = np.concatenate([[0], np.cumsum(counts)])
         streams = np.zeros((int(first[-1]), t.STREAM_COLUMNS), np.int64)
         streams[:, t.S_CHUNK] = np.repeat(np.arange(n), counts)
         blosc.STREAMS.host()(0, n, arena, chunks, layouts, first, streams, status)
         size, want = streams[:, t.S_SIZE], streams[:, t.S_WANT]
         usable = status[streams[:, t.S_CHUNK]] == t.Status.OK
-        longest = np.argsort(-size, kind="stable")
         stored = usable & (size == want)
-        work = {"lz4": longest[(usable & ~stored)[longest]], "stored": longest[stored[longest]]}
+        longest = np.argsort(-size, kind="stable")
+        work = {"stored": longest[stored[longest]]}
+        inner = inner_codecs(arena, chunks)[streams[:, t.S_CHUNK]]
+        for number, kind in KINDS.items():
+            work[kind] = longest[(usable & ~stored & (inner == number))[longest]]
         return Located(layouts, streams, {kind: order for kind, order in work.items() if len(order)}, status)
 
-    def decode(self, encoded: npt.NDArray[np.uint8], out: npt.NDArray[np.uint8]) -> None:
-        decompress(encoded, out)
+    def by_library(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        return np.isin(inner_codecs(arena, chunks), (ZLIB, ZSTD))
 
-    def scratch(self, chunk_nbytes: int) -> int:
-        return chunk_nbytes
+    def on_host(self) -> str:
+        return "c-blosc by numcodecs"
 
-    def describe(self, by_library: bool) -> str:
-        if by_library:
-            return "blosc: whole chunks by numcodecs on host threads, into the output where they fill it"
-        return "blosc: headers and blocks on the host, LZ4 and stored streams by kernels, unshuffled in assemble"
+
+def inner_codecs(arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The number of each chunk's inner codec, -1 for chunks without a header."""
+    has = chunks[:, t.C_SIZE] >= HEADER
+    flags = np.full(len(chunks), -1, np.int64)
+    flags[has] = arena[chunks[has, t.C_START] + 2] >> 5
+    return flags

@@ -8,21 +8,40 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.codecs.base import Located, Stage
+from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
+from zarrgpu.kernels import tables as t
 
 
-class Raw(Stage):
-    """Uncompressed chunks; *assemble* reads them where they were fetched to."""
+class Raw(Container):
+    """What is not compressed, or not any more; it is read where it lies."""
 
     name = "bytes"
+    kernels = "read in place"
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        return cls()
+    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
+        return cls(spec)
 
-    def locate(self, arena: npt.NDArray[np.uint8], chunks: npt.NDArray[np.int64], by_library: bool) -> Located:
-        from zarrgpu.kernels import tables as t
+    @property
+    def encoded_nbytes(self) -> int | None:
+        return self.spec.nbytes
 
+    @property
+    def does_nothing(self) -> bool:
+        return True
+
+    def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
+        if out is None:
+            return encoded
+        if encoded.size != out.size:
+            raise Refused(t.Status.WRONG_SIZE)
+        np.copyto(out, encoded)
+        return out
+
+    def on_host(self) -> str:
+        return "copied"
+
+    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
         size, want = chunks[:, t.C_SIZE], chunks[:, t.C_WANT]
         layouts = np.empty((len(chunks), t.LAYOUT_COLUMNS), np.int64)
         layouts[:, t.L_ARENA] = np.where(size < 0, t.FILL, t.SOURCE)
@@ -33,8 +52,5 @@ class Raw(Stage):
         status = np.where((size < 0) | (size == want), int(t.Status.OK), int(t.Status.WRONG_SIZE)).astype(np.int32)
         return Located(layouts, np.empty((0, t.STREAM_COLUMNS), np.int64), {}, status)
 
-    def scratch(self, chunk_nbytes: int) -> int:
+    def scratch(self) -> int:
         return 0
-
-    def describe(self, by_library: bool) -> str:
-        return "uncompressed: read in place"

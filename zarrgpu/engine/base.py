@@ -64,16 +64,16 @@ class Lane(ABC):
         """Make `arena` at least `nbytes` long, keeping its first `keep` bytes, and return it."""
 
     @abstractmethod
-    def upload(self, used: int) -> Array:
-        """Return the source arena, ``uint8[used]`` on the engine, filled from the first `used` bytes of `arena`."""
+    def upload(self, used: int, first: int = 0) -> Array:
+        """Return the source arena, ``uint8[used]`` on the engine, whose bytes from `first` on are those of `arena`."""
 
     @abstractmethod
     def tables(self, *tables: npt.NDArray[Any]) -> tuple[Array, ...]:
         """Return `tables` on the engine."""
 
     @abstractmethod
-    def scratch(self, nbytes: int) -> Array:
-        """Return the scratch arena, ``uint8[nbytes]``, contents undefined."""
+    def scratch(self, nbytes: int, which: int = 0) -> Array:
+        """Return scratch arena 0 or 1, ``uint8[nbytes]``, contents undefined."""
 
     @abstractmethod
     def zeros(self, n: int) -> Array:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from zarrgpu._cuda import Kernel
 from zarrgpu.engine import CUDA_DTYPES
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent
-from zarrgpu.kernels import lz4_group, stored
+from zarrgpu.kernels import blosclz, lz4_group, stored
 
 LANES = 5
 """Waves in flight: two are fetched, one is enqueued, two decode. One decode at a time halves the throughput."""
@@ -28,7 +28,7 @@ class CudaLane(Lane):
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.arena = pinned(ALIGN)
         self._source: Array = None
-        self._scratch: Array = None
+        self._scratch: list[Array] = [None, None]
         self._alive: list[Any] = []  # what the stream may still use
 
     def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
@@ -38,9 +38,11 @@ class CudaLane(Lane):
             self.arena = grown
         return self.arena
 
-    def upload(self, used: int) -> Array:
+    def upload(self, used: int, first: int = 0) -> Array:
         self._source = self._grown(self._source, used)
-        return self._copied(self._source[: max(used, ALIGN)], self.arena[:used])
+        if first < used:
+            self._copied(self._source[first:used], self.arena[first:used])
+        return self._source[: max(used, ALIGN)]
 
     def tables(self, *tables: npt.NDArray[Any]) -> tuple[Array, ...]:
         starts = np.cumsum([0] + [aligned(t.nbytes) for t in tables])
@@ -58,9 +60,9 @@ class CudaLane(Lane):
             for start, t in zip(starts[:-1].tolist(), tables, strict=True)
         )
 
-    def scratch(self, nbytes: int) -> Array:
-        self._scratch = self._grown(self._scratch, nbytes)
-        return self._scratch[: max(nbytes, ALIGN)]
+    def scratch(self, nbytes: int, which: int = 0) -> Array:
+        self._scratch[which] = arena = self._grown(self._scratch[which], nbytes)
+        return arena[: max(nbytes, ALIGN)]
 
     def zeros(self, n: int) -> Array:
         with self.stream:
@@ -154,7 +156,7 @@ class CudaEngine(Engine):
         return [CudaLane() for _ in range(LANES)]
 
     def decoders(self) -> dict[str, Kernel]:
-        return {"lz4": lz4_group.KERNEL, "stored": stored.KERNEL}
+        return {"blosclz": blosclz.KERNEL, "lz4": lz4_group.KERNEL, "stored": stored.KERNEL}
 
     @staticmethod
     def address(array: Array) -> int:

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
-from zarrgpu.chain import DTYPE_KINDS
+from zarrgpu.chain import is_plain
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, cores, lent, workers
-from zarrgpu.kernels import lz4, stored
+from zarrgpu.kernels import blosclz, lz4, stored
 from zarrgpu.kernels import tables as t
 
 LANES = 3
@@ -39,7 +39,7 @@ class HostLane(Lane):
 
     def __init__(self) -> None:
         self.arena = empty_bytes(0)
-        self._scratch = empty_bytes(0)
+        self._scratch = [empty_bytes(0), empty_bytes(0)]
 
     def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
         if nbytes > self.arena.size:
@@ -48,16 +48,16 @@ class HostLane(Lane):
             self.arena = grown
         return self.arena
 
-    def upload(self, used: int) -> Array:
+    def upload(self, used: int, first: int = 0) -> Array:
         return self.arena[:used]
 
     def tables(self, *tables: npt.NDArray[Any]) -> tuple[Array, ...]:
         return tables
 
-    def scratch(self, nbytes: int) -> Array:
-        if nbytes > self._scratch.size:
-            self._scratch = empty_bytes(aligned(nbytes))
-        return self._scratch[:nbytes]
+    def scratch(self, nbytes: int, which: int = 0) -> Array:
+        if nbytes > self._scratch[which].size:
+            self._scratch[which] = empty_bytes(aligned(nbytes))
+        return self._scratch[which][:nbytes]
 
     def zeros(self, n: int) -> Array:
         return np.zeros(n, np.int32)
@@ -91,7 +91,7 @@ class HostEngine(Engine):
         self._shelf: list[list[Lane]] = []
 
     def supports(self, dtype: np.dtype[Any]) -> bool:
-        return dtype.kind in DTYPE_KINDS
+        return is_plain(dtype)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], order: str = "C") -> Array:
         count = int(np.prod(shape, dtype=np.int64))
@@ -110,7 +110,7 @@ class HostEngine(Engine):
         return lent(self._shelf, lambda: [HostLane() for _ in range(LANES)])
 
     def decoders(self) -> dict[str, Kernel]:
-        return {"lz4": lz4.KERNEL, "stored": stored.KERNEL}
+        return {"blosclz": blosclz.KERNEL, "lz4": lz4.KERNEL, "stored": stored.KERNEL}
 
     def copy_boxes(
         self,

@@ -1,0 +1,97 @@
+"""Boxes -> launches: which *assemble* kernel, or library, copies which boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrgpu.engine.base import Array, Engine, Lane
+from zarrgpu.kernels import assemble, assemble_words, boxes
+
+if TYPE_CHECKING:
+    from zarrgpu.kernels.values import Conversion
+
+Table = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where boxes go.
+
+    Attributes
+    ----------
+    out, out32 : uint8[n], uint32[n // 4]
+        The output, starting at a multiple of `zarrgpu.engine.base.ALIGN` bytes.
+    src_strides, dst_strides : int64[nd]
+        As in `zarrgpu.kernels.assemble`.
+    fill : uint8[itemsize]
+        The fill value as the output stores it.
+    """
+
+    out: Array
+    out32: Array
+    src_strides: Table
+    dst_strides: Table
+    fill: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class How:
+    """What happens to elements on their way.
+
+    Attributes
+    ----------
+    swap : int
+        Bytes of a stored element that are reversed together, 0 for none.
+    conversion : Conversion or None
+        What makes elements of the output of them.
+    out_swap : int
+        Bytes of a converted element that are reversed together.
+    """
+
+    swap: int = 0
+    conversion: Conversion | None = None
+    out_swap: int = 0
+
+
+def copy(
+    engine: Engine, lane: Lane, arenas: tuple[Array, ...], layouts: Table, own: Table, target: Target, how: How
+) -> list[tuple[Table, Array]]:
+    """Enqueue the copying of the boxes `own` from `arenas` (source and scratch, as bytes and as words).
+
+    Returns
+    -------
+    list of (int64[k], int32[k])
+        For each launch the lines of `own` that it copies, and an array of the engine that takes their statuses.
+    """
+    if len(own) == 0:
+        return []
+    itemsize, swap = target.fill.size, how.swap
+    own, src, dst = boxes.merge_axes(own, target.src_strides, target.dst_strides)
+    parts: list[tuple[Any, Any, Table]] = []
+    everything = np.arange(len(own))
+    if how.conversion is not None:
+        from zarrgpu.kernels import assemble_values  # its many dtypes, only where one is needed
+
+        kernel = assemble_values.kernel(how.conversion, swap, how.out_swap)
+        parts.append((assemble_values, kernel, everything))
+    else:
+        fast = assemble_words.eligible(layouts, own, src, dst, itemsize)
+        rest = everything[~fast]
+        done = engine.copy_boxes(arenas[::2], target.out, layouts, own[rest], (src, dst), itemsize, swap)
+        for module, which in ((assemble_words, everything[fast]), (assemble, rest[~done])):
+            if len(which):
+                parts.append((module, module.kernel(itemsize, swap), which))
+    tables = lane.tables(layouts, src, dst, target.fill, *(own[which] for _, _, which in parts))
+    on_engine, *strides, fill = tables[:4]
+    more = lane.tables(*how.conversion.parameters) if how.conversion is not None else ()
+    launched = []
+    for (module, kernel, which), part in zip(parts, tables[4:], strict=True):
+        groups, status = module.groups(own[which], itemsize), lane.zeros(len(which))
+        args = (groups, *arenas, on_engine, part, *strides, fill, target.out, target.out32, status, *more)
+        lane.launch(kernel, len(which) * groups, *args)
+        launched.append((which, status))
+    return launched

@@ -1,0 +1,117 @@
+"""A wave's chunks on their way through the kernels, from encoded bytes to the elements that *assemble* reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrgpu import assembly
+from zarrgpu.codecs import Located
+from zarrgpu.engine.base import Array, Engine, Lane, aligned
+from zarrgpu.kernels import tables as t
+
+if TYPE_CHECKING:
+    from zarrgpu.kernels.values import Conversion
+
+Table = npt.NDArray[np.int64]
+
+
+class Report(NamedTuple):
+    """Statuses that a step of a wave wrote, to be read once the lane has been waited for.
+
+    Attributes
+    ----------
+    name : str
+        The codec.
+    chunks : int64[k]
+        Lines of the wave's chunks.
+    status : int32[k]
+        `Status` of each.
+    """
+
+    name: str
+    chunks: Table
+    status: npt.NDArray[np.int32]
+
+
+class Batch:
+    """Chunks of a wave, and where their bytes lie by now.
+
+    Parameters
+    ----------
+    engine, lane
+        Where the kernels run.
+    source : uint8[n]
+        The source arena on the engine.
+    layouts : int64[c, LAYOUT_COLUMNS]
+        Where the chunks' bytes lie; kept up to date.
+    active : int64[k]
+        Lines of `layouts` that transforms apply to.
+    scratch : int
+        Bytes of a scratch arena that a chunk needs at most.
+
+    Attributes
+    ----------
+    reports : list of Report
+    """
+
+    def __init__(self, engine: Engine, lane: Lane, source: Array, layouts: Table, active: Table, scratch: int) -> None:
+        self.engine, self.lane, self.source, self.layouts, self.active = engine, lane, source, layouts, active
+        self.slot = aligned(scratch)
+        self.reports: list[Report] = []
+        self._turn = 0
+        self.scratch = lane.scratch(len(layouts) * self.slot, self._turn)
+
+    @property
+    def arenas(self) -> tuple[Array, Array, Array, Array]:
+        """Source and scratch arena, each as bytes and as words."""
+        return self.source, self.source.view(np.uint32), self.scratch, self.scratch.view(np.uint32)
+
+    def decompress(self, name: str, located: Located) -> None:
+        """Decode the streams of the chunks into the scratch arena."""
+        if not located.work:
+            return
+        streams, *orders = self.lane.tables(located.streams, *located.work.values())
+        status = self.lane.zeros(len(located.streams))
+        decoders = self.engine.decoders()
+        for (kind, lines), order in zip(located.work.items(), orders, strict=True):
+            self.lane.launch(decoders[kind], len(lines), *self.arenas, streams, order, status)
+        self.report(name, located.streams[:, t.S_CHUNK], status)
+
+    def report(self, name: str, chunks: Table, status: Array) -> None:
+        """Remember to read the statuses of `chunks`, lines of `layouts`."""
+        self.reports.append(Report(name, chunks, self.lane.download(status)))
+
+    def unshuffle(self, name: str) -> None:
+        """Bring the bytes of the active chunks in order, where they are shuffled."""
+        mine = self.layouts[self.active]
+        shuffled = mine[:, t.L_MODE] != t.PLAIN
+        if not shuffled.any():
+            return
+        kinds = np.unique(mine[shuffled, t.L_TYPE])
+        width = int(kinds[0]) if len(kinds) == 1 and kinds[0] in (2, 4, 8) else 1
+        width = 1 if (mine[:, t.L_SIZE] % width).any() else width
+        self._move(name, width, mine[:, t.L_SIZE] // width, assembly.How())
+
+    def convert(self, name: str, conversion: Conversion, swap: int, elements: int) -> None:
+        """Make of every active chunk `elements` elements of another dtype, in native order."""
+        count = np.full(len(self.active), elements)
+        self._move(name, conversion.target.itemsize, count, assembly.How(swap, conversion))
+
+    def _move(self, name: str, itemsize: int, elements: Table, how: assembly.How) -> None:
+        """Assemble the active chunks into the other scratch arena, each into its slot."""
+        lines, layouts = self.active, self.layouts
+        self._turn = 1 - self._turn
+        arena = self.lane.scratch(len(layouts) * self.slot, self._turn)
+        boxes = np.zeros((len(lines), t.B_COUNT + 1), np.int64)
+        boxes[:, t.B_LAYOUT], boxes[:, t.B_DEST], boxes[:, t.B_COUNT] = lines, lines * self.slot, elements
+        strides = np.ones(1, np.int64), np.full(1, itemsize, np.int64)
+        target = assembly.Target(arena, arena.view(np.uint32), *strides, np.zeros(itemsize, np.uint8))
+        for which, status in assembly.copy(self.engine, self.lane, self.arenas, layouts, boxes, target, how):
+            self.report(name, lines[which], status)
+        self.scratch = arena
+        layouts[lines, t.L_ARENA], layouts[lines, t.L_BASE] = t.SCRATCH, lines * self.slot
+        layouts[lines, t.L_SIZE] = layouts[lines, t.L_BLOCK] = elements * itemsize
+        layouts[lines, t.L_TYPE], layouts[lines, t.L_MODE] = 1, t.PLAIN

@@ -1,0 +1,59 @@
+"""LZ4 as numcodecs frames it: the decoded size, a little-endian uint32, then one raw LZ4 block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from numcodecs.lz4 import decompress
+
+from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
+from zarrgpu.kernels import tables as t
+
+HEADER = 4
+
+
+class LZ4(Container):
+    """One stream a chunk."""
+
+    name = "lz4"
+    kernels = "LZ4 blocks"
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
+        return cls(spec)
+
+    def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
+        if out is None:
+            return decompress(encoded)
+        if encoded.size < HEADER:
+            raise Refused(t.Status.TRUNCATED)
+        if int.from_bytes(encoded[:HEADER], "little") != out.size:
+            raise Refused(t.Status.WRONG_SIZE)
+        return decompress(encoded, out)
+
+    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
+        n = len(chunks)
+        start, size, want = chunks[:, t.C_START], chunks[:, t.C_SIZE], chunks[:, t.C_WANT]
+        framed = size > HEADER
+        at = np.where(framed, start, 0)[:, None] + np.arange(HEADER)
+        header = arena[np.minimum(at, max(arena.size - 1, 0))] if arena.size else np.zeros((n, HEADER), np.uint8)
+        says = np.ascontiguousarray(header).view("<u4")[:, 0]
+        status = np.zeros(n, np.int32)
+        status[(says != want) | (want == 0)] = t.Status.WRONG_SIZE
+        status[~framed] = t.Status.TRUNCATED
+        status[size < 0] = t.Status.OK
+        layouts = np.empty((n, t.LAYOUT_COLUMNS), np.int64)
+        layouts[:, t.L_ARENA] = np.where(size < 0, t.FILL, t.SCRATCH)
+        layouts[:, t.L_BASE] = chunks[:, t.C_SLOT]
+        layouts[:, t.L_SIZE] = layouts[:, t.L_BLOCK] = want
+        layouts[:, t.L_TYPE], layouts[:, t.L_MODE] = 1, t.PLAIN
+        which = np.flatnonzero((status == t.Status.OK) & (size >= 0))
+        streams = np.empty((len(which), t.STREAM_COLUMNS), np.int64)
+        streams[:, t.S_START], streams[:, t.S_SIZE] = start[which] + HEADER, size[which] - HEADER
+        streams[:, t.S_DEST], streams[:, t.S_WANT] = chunks[which, t.C_SLOT], want[which]
+        streams[:, t.S_CHUNK] = which
+        longest = np.argsort(-streams[:, t.S_SIZE], kind="stable")
+        return Located(layouts, streams, {"lz4": longest} if len(which) else {}, status)
