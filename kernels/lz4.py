@@ -127,12 +127,9 @@ def inside(start: int, size: int, whole: int) -> bool:
     return start >= 0 and size >= 0 and size <= MOST and size <= whole and start <= whole - size
 
 
-def make(target: Target, lanes: int) -> Any:
-    """The body of `KERNEL`."""
-    device, load, sync = target.device, target.load, target.sync
-    is_inside = device(inside)
-    copy = make_word_copy(target, lanes) if lanes > 1 else make_byte_copy(target)
-    repeat = make_repeat(target, lanes, copy)
+def make_reader(target: Target) -> tuple[Any, Any]:
+    """How a stream is read: ``(extended, word_at)``, with positions as in `decode`."""
+    device, load = target.device, target.load
 
     @device
     def extended(source, at, end, length, most):
@@ -154,6 +151,47 @@ def make(target: Target, lanes: int) -> Any:
         low = U64(load(source32, i, at < end, U(0)))
         high = U64(load(source32, U(i + U(1)), U((at & U(FULL - 3)) + U(4)) < end, U(0)))
         return U(((low | (high << U64(32))) >> U64((at & U(3)) << U(3))) & U64(0xFFFFFFFF))
+
+    return extended, word_at
+
+
+def make_body(target: Target, decode: Any) -> Any:
+    """The body of a kernel with `ARGUMENTS`, around the function that decodes one stream; its checks of the table."""
+    is_inside = target.device(inside)
+
+    def body(lane, item, source, source32, scratch, scratch32, streams, order, status):
+        line = order[item]
+        if line < 0 or line >= streams.shape[0]:
+            return
+        start, size = streams[line, S_START], streams[line, S_SIZE]
+        dest, want = streams[line, S_DEST], streams[line, S_WANT]
+        verdict = BAD_TABLE
+        if is_inside(start, size, source.size) and is_inside(dest, want, scratch.size):
+            # Views from the 16-byte boundary below, so that positions fit 32 bits in arenas of any size.
+            first, slot = start >> 4, dest >> 4
+            verdict = decode(
+                U(lane),
+                source[first << 4 :],
+                source32[first << 2 :],
+                U(start & 15),
+                U(size),
+                scratch[slot << 4 :],
+                scratch32[slot << 2 :],
+                U(dest & 15),
+                U(want),
+            )
+        if lane == 0:
+            status[line] = verdict
+
+    return body
+
+
+def make(target: Target, lanes: int) -> Any:
+    """The body of `KERNEL`."""
+    device, sync = target.device, target.sync
+    extended, word_at = make_reader(target)
+    copy = make_word_copy(target, lanes) if lanes > 1 else make_byte_copy(target)
+    repeat = make_repeat(target, lanes, copy)
 
     @device
     def decode(lane, source, source32, at, size, to, to32, begin, want):
@@ -211,31 +249,7 @@ def make(target: Target, lanes: int) -> Any:
             repeat(lane, to, to32, dest, offset, length)
             dest = U(dest + length)
 
-    def body(lane, item, source, source32, scratch, scratch32, streams, order, status):
-        line = order[item]
-        if line < 0 or line >= streams.shape[0]:
-            return
-        start, size = streams[line, S_START], streams[line, S_SIZE]
-        dest, want = streams[line, S_DEST], streams[line, S_WANT]
-        verdict = BAD_TABLE
-        if is_inside(start, size, source.size) and is_inside(dest, want, scratch.size):
-            # Views from the 16-byte boundary below, so that positions fit 32 bits in arenas of any size.
-            first, slot = start >> 4, dest >> 4
-            verdict = decode(
-                U(lane),
-                source[first << 4 :],
-                source32[first << 2 :],
-                U(start & 15),
-                U(size),
-                scratch[slot << 4 :],
-                scratch32[slot << 2 :],
-                U(dest & 15),
-                U(want),
-            )
-        if lane == 0:
-            status[line] = verdict
-
-    return body
+    return make_body(target, decode)
 
 
 _u1, _u4, _i4, _i8 = (types.Array(t, 1, "C") for t in (types.uint8, types.uint32, types.int32, types.int64))
