@@ -36,7 +36,7 @@ from zarrgpu.kernels import boxes as b
 from zarrgpu.kernels import tables as t
 
 ROUNDS = 3
-COMPRESSED = [name for name in DATASETS if "lz4" in name]
+COMPRESSED = [name for name, dataset in DATASETS.items() if dataset.codec == "blosc lz4"]
 SHUFFLES = {
     "byteshuffle": (byteshuffle.SHUFFLE, byteshuffle.groups),
     "byteunshuffle": (byteshuffle.UNSHUFFLE, byteshuffle.groups),
@@ -99,7 +99,7 @@ def test_locate(benchmark: BenchmarkFixture, arrays: Arrays, name: str) -> None:
     with engine.lanes() as lanes:
         wave = Wave(arrays(name), engine, lanes[0])
         arena = lanes[0].arena[: wave.used]
-        located = benchmark(wave.program.stage.locate, arena, wave.chunks, by_library=False)
+        located = benchmark(wave.program.container.locate, arena, wave.chunks)
     assert len(located.streams) == len(wave.located.streams)
 
 

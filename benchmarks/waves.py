@@ -48,7 +48,7 @@ class Wave:
     def __init__(self, array: zarr.Array[Any], engine: Engine, lane: Lane) -> None:
         metadata: Any = array.metadata
         self.engine, self.lane = engine, lane
-        self.program = bind(_compat.chain_of(_compat.evolved_codecs(metadata), _compat.spec_of(metadata)))
+        self.program = bind(_compat.chain_of(_compat.evolved_codecs(metadata), _compat.spec_of(metadata)), False)
         self.out = engine.empty(array.shape, self.program.stored)
         axes = axes_of([slice(None)] * array.ndim, array.shape)
         self.plan = plan_axes(axes, array.chunks, self.program.chunk_strides(array.chunks), self.out.strides)
@@ -57,11 +57,10 @@ class Wave:
         starts, sizes, self.used = self.fetch()
         if (sizes < 0).any():
             raise ValueError("chunks are missing")
-        nbytes = int(np.prod(array.chunks)) * self.program.stored.itemsize
-        slot = aligned(self.program.stage.scratch(nbytes))
+        nbytes, slot = self.program.nbytes, aligned(self.program.scratch)
         self.chunks = np.column_stack([starts, sizes, np.arange(len(sizes)) * slot, np.full(len(sizes), nbytes)])
         self.decoded, self.encoded = nbytes * len(sizes), int(sizes.sum())
-        self.located = self.program.stage.locate(lane.arena[: self.used], self.chunks, by_library=False)
+        self.located = self.program.container.locate(lane.arena[: self.used], self.chunks)
         if self.located.status.any():
             raise ValueError(f"chunks are refused: {self.located.status}")
         source, scratch = lane.upload(self.used), lane.scratch(len(sizes) * slot)

@@ -104,6 +104,7 @@ def write_sample(
     compressors: Any = "auto",
     zarr_format: int = 3,
     progress: Callable[[int, int], None] | None = None,
+    **options: Any,
 ) -> zarr.Array[Any]:
     """Write an ERA5-like float32 array.
 
@@ -121,6 +122,8 @@ def write_sample(
         Of the array.
     progress : callable, optional
         Called as ``progress(done, steps)``.
+    **options
+        More for `zarr.create_array`.
 
     Returns
     -------
@@ -138,6 +141,7 @@ def write_sample(
         zarr_format=zarr_format,  # type: ignore[arg-type]  # 2 or 3
         fill_value=0.0,
         overwrite=True,
+        **options,
     )
     fields = Fields((rows, columns), seed)
     bounds = [*range(0, steps, chunks[0]), steps]

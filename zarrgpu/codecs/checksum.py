@@ -45,6 +45,9 @@ class Checksum(ByLibrary, Transform):
     def encoded_nbytes(self) -> int | None:
         return None if self.spec.nbytes is None else self.spec.nbytes + self.width
 
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        return encoded.size - self.width if encoded.size >= self.width else None
+
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
         if encoded.size < self.width:
             raise Refused(t.Status.TRUNCATED)
@@ -81,13 +84,11 @@ class Checksum(ByLibrary, Transform):
         module, name = self.module
         checksum = getattr(import_module(f"zarrgpu.kernels.{module}"), name)
         checks = np.column_stack([arena, inner, stored])
-        groups = checksum.groups(checks)
-        table, constants = batch.lane.tables(checks, checksum.constants)
-        partial = batch.lane.partials(checksum.partials(checks))
-        arenas = batch.arenas
-        batch.lane.launch(checksum.partial, len(checks) * groups, groups, *arenas, table, constants, partial)
-        status = batch.lane.zeros(len(checks))
-        batch.lane.launch(checksum.verdict, len(checks), groups, *arenas[::2], table, constants, partial, status)
+        lane, groups, arenas = batch.lane, checksum.groups(checks), batch.arenas
+        table, constants = lane.tables(checks, checksum.tables)
+        partial, status = lane.room(checksum.partials(checks), np.uint64), lane.zeros(len(checks))
+        lane.launch(checksum.partial, len(checks) * groups, groups, *arenas, table, constants, partial)
+        lane.launch(checksum.verdict, len(checks), groups, *arenas[::2], table, constants, partial, status)
         batch.report(self.name, lines, status)
 
 

@@ -80,6 +80,10 @@ class Lane(ABC):
         """Return ``int32[n]`` of zeros."""
 
     @abstractmethod
+    def room(self, n: int, dtype: npt.DTypeLike) -> Array:
+        """Return `n` elements of `dtype`, contents undefined, for what kernels hand to each other."""
+
+    @abstractmethod
     def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
         """Run `kernel` over `n` items; array arguments are arrays of this engine."""
 

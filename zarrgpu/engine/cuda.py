@@ -70,6 +70,12 @@ class CudaLane(Lane):
         self._alive.append(array)
         return array
 
+    def room(self, n: int, dtype: npt.DTypeLike) -> Array:
+        with self.stream:
+            array = cupy.empty(max(n, 1), dtype)
+        self._alive.append(array)
+        return array
+
     def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
         kernel.launch(n, args, self.stream)
 

@@ -62,6 +62,9 @@ class HostLane(Lane):
     def zeros(self, n: int) -> Array:
         return np.zeros(n, np.int32)
 
+    def room(self, n: int, dtype: npt.DTypeLike) -> Array:
+        return np.empty(n, dtype)
+
     def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
         twin = kernel.host()
         step = max(1, -(-n // (cores() * PIECES)))

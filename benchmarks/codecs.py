@@ -1,0 +1,180 @@
+"""Every codec: `zarrgpu.read` beside numcodecs on all cores, and beside the CPU pipelines, in one run.
+
+    python -m benchmarks.codecs [--only TEXT] [--repeats N] [--scale F] [--peers] [--targets]
+
+"numcodecs" reads each chunk's file and decodes it by zarr's own codecs on a thread, as many threads as there are cores,
+copies it into its place in pinned memory, and uploads that in one copy: what a careful user would write. ``--peers``
+adds zarr's pipelines, zarrs and tensorstore where they are installed, each followed by a copy from pageable memory,
+for the datasets that have a target.
+
+Targets on one H200: as fast as numcodecs for every codec; 1.5 times the best of the CPU pipelines for Blosc-Zstd and for
+shuffle + zlib, which libraries decode on host threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import zarr
+
+import zarrgpu
+from benchmarks.datasets import DATASETS
+from zarrgpu import _compat, engine
+from zarrgpu.bench import System, compare, difference, on, systems, to_host
+from zarrgpu.engine.base import cores
+
+TARGETS = {"f4 fields, blosc zstd, shuffle": 1.5, "i2 packed, shuffle + zlib, v2": 1.5}
+"""Datasets that are to be so many times as fast as the best of the CPU pipelines."""
+
+
+class Numcodecs:
+    """An array in a local store, decoded by zarr's codecs on all cores.
+
+    Parameters
+    ----------
+    array : zarr.Array
+    device : str
+    """
+
+    def __init__(self, array: zarr.Array[Any], device: str) -> None:
+        self.array, self.device = array, device
+        metadata: Any = array.metadata
+        self.spec, self.codecs = _compat.spec_of(metadata), _compat.evolved_codecs(metadata)
+        dtype = array.dtype.newbyteorder("=")
+        if device == "host":
+            self.out = np.empty(array.shape, dtype)
+        else:
+            import cupy
+
+            nbytes = int(np.prod(array.shape)) * dtype.itemsize
+            self.out = np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), dtype, array.size).reshape(array.shape)
+            self.target = cupy.empty(array.shape, dtype)
+        root = _compat.local_path(array.store_path)
+        counts = [-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True)]
+        self.jobs = [
+            (
+                f"{root}/{metadata.encode_chunk_key(where)}",
+                tuple(slice(i * c, (i + 1) * c) for i, c in zip(where, array.chunks, strict=True)),
+            )
+            for where in itertools.product(*map(range, counts))
+        ]
+
+    def read(self, pool: ThreadPoolExecutor) -> Any:
+        """All of it."""
+
+        def chunk(job: tuple[str, tuple[slice, ...]]) -> None:
+            path, place = job
+            with open(path, "rb") as file:
+                part = self.out[place]
+                part[...] = _compat.decode_on_cpu(self.codecs, self.spec, file.read())[tuple(map(slice, part.shape))]
+
+        list(pool.map(chunk, self.jobs))
+        if self.device == "host":
+            return self.out
+        self.target.set(self.out)
+        return self.target
+
+
+def peers(device: str) -> list[System]:
+    """The CPU pipelines, each followed by a copy."""
+    found = [s for s in systems([device]) if not s.ours and s.device == device and "enable_gpu" not in s.name]
+    copied = found[0].read if found and device != "host" else lambda array, selection: array[selection]
+    try:
+        import zarrs  # noqa: F401  # registers itself
+    except ImportError:
+        pass
+    else:
+
+        @contextmanager
+        def configured() -> Any:
+            with zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}):
+                yield
+
+        found.append(System("zarrs + copy", device, copied, configured))
+    try:
+        import tensorstore
+    except ImportError:
+        return found
+
+    def read(array: zarr.Array[Any], selection: Any) -> Any:
+        driver = "zarr" if array.metadata.zarr_format == 2 else "zarr3"
+        store = {"driver": "file", "path": _compat.local_path(array.store_path)}
+        opened = tensorstore.open({"driver": driver, "kvstore": store}).result()
+        host = opened[selection].read().result()
+        if device == "host":
+            return host
+        import cupy
+
+        return cupy.asarray(host)
+
+    return [*found, System("tensorstore + copy", device, read)]
+
+
+def median(read: Callable[[], Any], device: str, repeats: int) -> float:
+    """Median time of a read that was done once before."""
+    times = []
+    with on(device) as synchronize:
+        for _ in range(repeats):
+            synchronize()
+            begin = time.perf_counter()
+            _kept = read()
+            synchronize()
+            times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def main() -> int:
+    """Run it; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.codecs", description="Every codec, beside numcodecs.")
+    device = engine.available()[0]
+    parser.add_argument("--only", default="", help="datasets whose name contains this")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="times the usual number of chunks")
+    parser.add_argument("--peers", action="store_true", help="also the CPU pipelines, for datasets with a target")
+    parser.add_argument("--targets", action="store_true", help="fail when a target is missed")
+    options = parser.parse_args()
+    missed = 0
+    print(f"{'GB/s decoded, to ' + device:<50} {'zarrgpu':>8} {'numcodecs':>10} {'ratio':>6}", flush=True)
+    with ThreadPoolExecutor(cores()) as pool:
+        for name, dataset in DATASETS.items():
+            if options.only not in name:
+                continue
+            with tempfile.TemporaryDirectory(prefix="zarrgpu-") as folder:
+                n = max(1, int((dataset.large if device == "host" else dataset.huge) * options.scale))
+                array = dataset.write(f"{folder}/a.zarr", n)
+                baseline = Numcodecs(array, device)
+                with on(device):
+                    want = to_host(baseline.read(pool)).copy()
+                    zarrgpu.reset_counters()
+                    wrong = difference(to_host(zarrgpu.read(array, device=device)), want)
+                if wrong:
+                    raise AssertionError(f"{name}: {wrong}")
+                fell = [k for k in zarrgpu.counters() if k.startswith("fallback")]
+                ours = (
+                    array.nbytes / median(lambda a=array: zarrgpu.read(a, device=device), device, options.repeats) / 1e9
+                )  # type: ignore[misc]  # a default binds it
+                theirs = array.nbytes / median(lambda b=baseline: b.read(pool), device, options.repeats) / 1e9  # type: ignore[misc]  # as above
+                missed += ours < theirs
+                print(f"{name:<50} {ours:8.2f} {theirs:10.2f} {ours / theirs:6.2f}  {' '.join(fell)}", flush=True)
+                if options.peers and name in TARGETS:
+                    measured = compare(array, systems=peers(device), repeats=options.repeats)
+                    for m in measured:
+                        print(f"    {m.system:<46} {m.rate:8.2f}  {m.failure or ''}", flush=True)
+                    best = max((m.rate for m in measured if m.times), default=0.0)
+                    missed += ours < TARGETS[name] * best
+                    print(f"    {ours / best:.2f} times the best of them, target {TARGETS[name]}", flush=True)
+    return int(options.targets and missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
