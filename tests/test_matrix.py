@@ -1,4 +1,4 @@
-"""Codec x dtype x byte order x order of elements x edge chunks x format: plain zarr's values, and nothing falls back."""
+"""Codec x dtype x byte order x order of elements x edge chunks x format: zarr's values, and nothing falls back."""
 
 from __future__ import annotations
 

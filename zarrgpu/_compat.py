@@ -15,7 +15,7 @@ import zarr
 from numcodecs.checksum32 import CRC32C
 from numcodecs.gzip import GZip
 from numcodecs.zstd import Zstd
-from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec, Codec
+from zarr.abc.codec import BytesBytesCodec, Codec
 from zarr.buffer import cpu
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.codecs._v2 import V2Codec
@@ -43,6 +43,7 @@ from zarr.storage import LocalStore, StorePath
 from zarrgpu._counters import count
 from zarrgpu.chain import Chain, Named, reordered
 from zarrgpu.errors import UnsupportedError
+from zarrgpu.numcodecs import plain
 
 cpu_prototype = cpu.buffer_prototype
 Metadata = ArrayV2Metadata | ArrayV3Metadata
@@ -57,8 +58,13 @@ class HostV2Codec(V2Codec):
 
 
 def host_codecs(codecs: Iterable[Codec]) -> list[Codec]:
-    """`codecs`, with zarr's codec for Zarr 2 replaced by `HostV2Codec`."""
-    return [HostV2Codec(c.filters, c.compressor) if type(c) is V2Codec else c for c in codecs]
+    """`codecs`, with zarr's codec for Zarr 2 replaced by `HostV2Codec`, and codecs of ours in it by numcodecs' own."""
+
+    def host(codec: V2Codec) -> HostV2Codec:
+        filters = None if codec.filters is None else tuple(plain(f) for f in codec.filters)
+        return HostV2Codec(filters, plain(codec.compressor))
+
+    return [host(c) if type(c) is V2Codec else c for c in codecs]
 
 
 def codecs_of(metadata: Metadata) -> tuple[Codec, ...]:
@@ -104,7 +110,7 @@ def chain_of(codecs: Iterable[Codec], spec: ArraySpec) -> Chain:
         if type(codec) in (V2Codec, HostV2Codec):
             assert isinstance(codec, V2Codec)
             order = spec.order
-            parts = [*(codec.filters or ()), *([codec.compressor] if codec.compressor is not None else [])]
+            parts = [plain(part) for part in (*(codec.filters or ()), codec.compressor) if part is not None]
             found += [Named(_name_of(part), part.get_config(), library=part) for part in parts]
             continue
         named = _named(codec, level)
@@ -126,10 +132,10 @@ def _name_of(part: Any) -> str:
 def _named(codec: Codec, spec: ArraySpec) -> Named | None:
     """One codec of Zarr 3 that decodes to `spec`; None where no program covers it."""
     dtype, shape = spec.dtype.to_native_dtype(), tuple(spec.shape)
-    if type(codec).__module__ == "zarr.codecs.numcodecs._codecs" and not isinstance(codec, ArrayBytesCodec):
-        library: Any = codec._codec  # type: ignore[union-attr]  # all of that module have it
+    if type(codec).__module__ == "zarr.codecs.numcodecs._codecs":
+        library: Any = plain(codec._codec)  # type: ignore[union-attr]  # all of that module have it
         level = (None, None) if isinstance(codec, BytesBytesCodec) else (dtype, shape)
-        return Named(_name_of(library), library.get_config(), *level, library=library)
+        return Named(_name_of(library), library.get_config(), level[0], level[1], library)
     if type(codec) is BytesCodec:
         return Named("bytes", {"endian": codec.endian}, dtype, shape)
     if type(codec) is TransposeCodec:

@@ -19,8 +19,8 @@ class UnsupportedError(NotImplementedError):
         self.reason = reason
 
 
-class ChunkError(ValueError):
-    """A chunk that cannot be decoded.
+class ChunkError(ValueError, RuntimeError):
+    """A chunk that cannot be decoded; a RuntimeError too, as numcodecs' decoders raise.
 
     Parameters
     ----------

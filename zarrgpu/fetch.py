@@ -118,18 +118,7 @@ class Objects(Source):
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """As `Source.load`."""
         found = asyncio.run_coroutine_threadsafe(self._gather(first, last), self.loop).result()
-        sizes = np.fromiter((MISSING if b is None else b.size for b in found), np.int64, last - first)
-        starts, used = _pack(sizes)
-        arena = reserve(used)
-        places = list(zip(found, starts.tolist(), strict=True))
-
-        def copy(part: Sequence[tuple[npt.NDArray[np.uint8] | None, int]]) -> None:
-            for data, at in part:
-                if data is not None:
-                    arena[at : at + data.size] = data
-
-        _spread(copy, places)
-        return starts, sizes, used
+        return _copy(found, reserve)
 
     async def _gather(self, first: int, last: int) -> list[npt.NDArray[np.uint8] | None]:
         places = asyncio.Semaphore(self.concurrency)
@@ -148,6 +137,23 @@ class Objects(Source):
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class Buffers(Source):
+    """Chunks that are in host memory already.
+
+    Parameters
+    ----------
+    buffers : sequence of uint8[]
+        One for each chunk.
+    """
+
+    def __init__(self, buffers: Sequence[npt.NDArray[np.uint8]]) -> None:
+        self.buffers = buffers
+
+    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """As `Source.load`."""
+        return _copy(self.buffers[first:last], reserve)
+
+
 def files(paths: Sequence[str]) -> Files:
     """The way to read files on this system."""
     return NativeFiles(paths) if sys.platform == "linux" else Files(paths)
@@ -158,6 +164,23 @@ def _pack(sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
     room = -(-np.maximum(sizes, 0) // ALIGN) * ALIGN  # a missing chunk takes none
     ends = np.cumsum(room)
     return ends - room, int(ends[-1]) if len(ends) else 0
+
+
+def _copy(
+    found: Sequence[npt.NDArray[np.uint8] | None], reserve: Reserve
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    """Copy chunks that are in host memory into an arena: what `Source.load` returns."""
+    sizes = np.fromiter((MISSING if data is None else data.size for data in found), np.int64, len(found))
+    starts, used = _pack(sizes)
+    arena = reserve(used)
+
+    def copy(part: Sequence[tuple[npt.NDArray[np.uint8] | None, int]]) -> None:
+        for data, at in part:
+            if data is not None:
+                arena[at : at + data.size] = data
+
+    _spread(copy, list(zip(found, starts.tolist(), strict=True)))
+    return starts, sizes, used
 
 
 def _spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

@@ -84,6 +84,14 @@ class Stage(ABC):
         """Bytes that it decodes from; None where that varies from chunk to chunk."""
         return None
 
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        """Bytes that a chunk decodes to, by its header or its size; None where they do not tell."""
+        return None
+
+    def itemsize(self, encoded: Bytes) -> int:
+        """Bytes of the elements that a chunk is shuffled by; 1 where it is not."""
+        return 1
+
     @property
     def does_nothing(self) -> bool:
         """Whether what it decodes is what it is given."""

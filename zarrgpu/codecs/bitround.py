@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from zarrgpu.codecs.base import Spec
+from zarrgpu.codecs.base import Bytes, Spec
 from zarrgpu.codecs.library import ByLibrary
 
 
@@ -21,6 +21,9 @@ class BitRound(ByLibrary):
     @property
     def encoded_nbytes(self) -> int | None:
         return self.spec.nbytes
+
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        return encoded.size
 
     @property
     def does_nothing(self) -> bool:

@@ -48,6 +48,12 @@ class Blosc(Container):
     def has_kernels(self) -> bool:
         return NAMES.get(self.cname) in KINDS
 
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        return int.from_bytes(encoded[4:8], "little") if encoded.size >= HEADER else None
+
+    def itemsize(self, encoded: Bytes) -> int:
+        return int(encoded[3]) if encoded.size >= HEADER else 1
+
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
         if encoded.size < HEADER or int.from_bytes(encoded[12:16], "little") > encoded.size:
             raise Refused(t.Status.CUT_SHORT)  # c-blosc would read past the end, and may succeed

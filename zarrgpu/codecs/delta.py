@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from zarrgpu.codecs.base import Spec, Transform
+from zarrgpu.codecs.base import Bytes, Spec, Transform
 from zarrgpu.codecs.library import ByLibrary
 from zarrgpu.codecs.values import resized
 from zarrgpu.kernels import tables as t
@@ -34,6 +34,9 @@ class Delta(ByLibrary, Transform):
     @property
     def encoded_nbytes(self) -> int | None:
         return resized(self.spec.nbytes, self.target.itemsize, self.source.itemsize)
+
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        return resized(encoded.size, self.source.itemsize, self.target.itemsize)
 
     @property
     def on_device(self) -> bool:

@@ -25,6 +25,9 @@ class LZ4(Container):
     def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
         return cls(spec)
 
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        return int.from_bytes(encoded[:HEADER], "little") if encoded.size >= HEADER else None
+
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
         if out is None:
             return decompress(encoded)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from zarrgpu.codecs.base import Spec
+from zarrgpu.codecs.base import Bytes, Spec
 from zarrgpu.codecs.values import Values
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ class PackBits(Values):
     @property
     def encoded_nbytes(self) -> int | None:
         return None if self.spec.nbytes is None else 1 + -(-self.spec.nbytes // 8)
+
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        unused = int(encoded[0]) if encoded.size > 1 else 8
+        return 8 * (encoded.size - 1) - unused if unused < 8 else None
 
     def convert(self, source: np.dtype[Any], target: np.dtype[Any]) -> Conversion | None:
         from zarrgpu.kernels import values

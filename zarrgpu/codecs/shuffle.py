@@ -40,6 +40,12 @@ class Shuffle(Transform):
     def encoded_nbytes(self) -> int | None:
         return self.spec.nbytes
 
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        return encoded.size if encoded.size % max(self.elementsize, 1) == 0 else None
+
+    def itemsize(self, encoded: Bytes) -> int:
+        return max(self.elementsize, 1)
+
     @property
     def does_nothing(self) -> bool:
         return self.elementsize <= 1

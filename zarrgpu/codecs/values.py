@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarrgpu.codecs.base import Spec, Transform
+from zarrgpu.codecs.base import Bytes, Spec, Transform
 from zarrgpu.codecs.library import ByLibrary
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ class Values(ByLibrary, Transform):
     @property
     def encoded_nbytes(self) -> int | None:
         return resized(self.spec.nbytes, self.target.itemsize, self.source.itemsize)
+
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        return resized(encoded.size, self.source.itemsize, self.target.itemsize)
 
     @abstractmethod
     def convert(self, source: np.dtype[Any], target: np.dtype[Any]) -> Conversion | None:
