@@ -1,0 +1,137 @@
+"""Zstandard (RFC 8878): frames, which may be skippable, may lack their content's size and may carry a checksum.
+
+libzstd decodes them, as numcodecs wraps it: into a given buffer or not; which of the two is right, the headers tell.
+With a buffer that is too large, numcodecs fills a part of it without a word. Without one it decodes frames of unknown
+size as a stream. That is slower, never returns where half a header follows, and refuses more: windows of over 128 MiB
+and matches from beyond the window, so such frames get no buffer here; and blocks of over 128 KiB, which no compressor
+makes, and which pass here. A chunk all of whose frames say that they are empty is refused, as numcodecs does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numcodecs.zstd import decompress
+
+from zarrgpu.codecs.base import Bytes, Refused, Spec, Stage
+from zarrgpu.kernels.tables import Status
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+SKIPPABLE = b"\x2a\x4d\x18"
+"""The magic number of a skippable frame, but for its first byte, which is 0x50 to 0x5F."""
+
+HEADER = 18
+"""The most bytes that a frame's header takes."""
+
+UNKNOWN = 2**64 - 1
+"""The size by which libzstd, too, means that it is not known."""
+
+WINDOW = 1 << 27
+"""The largest window that libzstd decodes as a stream, unless told otherwise."""
+
+RLE = 1
+
+
+class Zstd(Stage):
+    """Decoded straight into `out` where that is right; its level matters to the encoder only."""
+
+    name = "zstd"
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
+        return cls(spec)
+
+    def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
+        frames = list(frames_of(encoded))
+        if any(frame.dictionary for frame in frames):
+            raise Refused(Status.UNSUPPORTED)
+        if out is None:
+            return decompress(encoded)
+        sizes = [frame.content for frame in frames]
+        if None not in sizes:
+            if sum(size or 0 for size in sizes) != out.size:
+                raise Refused(Status.WRONG_SIZE)
+            return decompress(encoded, out)
+        if all(out.size <= frame.window <= WINDOW for frame in frames):
+            with suppress(RuntimeError):  # corrupt, or of another size: which one comes out below
+                return decompress(encoded, out)
+        decoded = decompress(encoded)
+        if len(decoded) != out.size:
+            raise Refused(Status.WRONG_SIZE)
+        np.copyto(out, np.frombuffer(decoded, np.uint8))
+        return out
+
+    def on_host(self) -> str:
+        return "libzstd"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What the header of a frame with content says.
+
+    Attributes
+    ----------
+    content : int or None
+        Bytes that it decodes to; None where it does not say.
+    window : int
+        How many bytes back a match may reach.
+    dictionary : int
+        0 for none.
+    """
+
+    content: int | None
+    window: int
+    dictionary: int
+
+
+def frames_of(encoded: Bytes) -> Iterator[Frame]:
+    """Go through the frames of a chunk, skippable ones left out.
+
+    Raises
+    ------
+    Refused
+        `BAD_HEADER` for what is no frame. `CUT_SHORT`, which is final, where the chunk ends inside one.
+    """
+    at = 0
+    while at < encoded.size:
+        raw = bytes(encoded[at : at + HEADER])
+        if raw[1:4] == SKIPPABLE and raw[0] >> 4 == 5:
+            at = whole(encoded, at + 8 + int.from_bytes(raw[4:8], "little"))
+            continue
+        if not raw.startswith(MAGIC[: len(raw)]):
+            raise Refused(Status.BAD_HEADER)
+        whole(encoded, at + 6)
+        flags = raw[4]
+        single = bool(flags & 0x20)
+        dictionary = 5 if single else 6
+        content = dictionary + (0, 1, 2, 4)[flags & 3]
+        end = content + (int(single), 2, 4, 8)[flags >> 6]
+        at = after_blocks(encoded, at + end)
+        if flags & 4:
+            at = whole(encoded, at + 4)  # the checksum
+        size = int.from_bytes(raw[content:end], "little") + (256 if end == content + 2 else 0)
+        exponent, mantissa = divmod(raw[5], 8)
+        window = size if single else (1 << exponent + 10) // 8 * (8 + mantissa)
+        known = end > content and size != UNKNOWN
+        yield Frame(size if known else None, window, int.from_bytes(raw[dictionary:content], "little"))
+
+
+def after_blocks(encoded: Bytes, at: int) -> int:
+    """Where the blocks end that start at `at`."""
+    while True:
+        whole(encoded, at + 3)
+        block = int.from_bytes(encoded[at : at + 3], "little")
+        at = whole(encoded, at + 3 + (1 if block >> 1 & 3 == RLE else block >> 3))
+        if block & 1:
+            return at
+
+
+def whole(encoded: Bytes, end: int) -> int:
+    """`end`, when the chunk goes that far."""
+    if end > encoded.size:
+        raise Refused(Status.CUT_SHORT)
+    return end
