@@ -2,7 +2,7 @@
 
     python -m benchmarks.codecs [--only TEXT] [--repeats N] [--scale F] [--peers] [--targets]
 
-"numcodecs" reads each chunk's file and decodes it by zarr's own codecs on a thread, as many threads as there are cores,
+"numcodecs" reads each chunk's file and decodes it by zarr's own codecs on a thread, on as many as there are cores, and
 copies it into its place in pinned memory, and uploads that in one copy: what a careful user would write. ``--peers``
 adds zarr's pipelines, zarrs and tensorstore where they are installed, each followed by a copy from pageable memory,
 for the datasets that have a target.
@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -160,10 +161,10 @@ def main() -> int:
                 if wrong:
                     raise AssertionError(f"{name}: {wrong}")
                 fell = [k for k in zarrgpu.counters() if k.startswith("fallback")]
-                ours = (
-                    array.nbytes / median(lambda a=array: zarrgpu.read(a, device=device), device, options.repeats) / 1e9
-                )  # type: ignore[misc]  # a default binds it
-                theirs = array.nbytes / median(lambda b=baseline: b.read(pool), device, options.repeats) / 1e9  # type: ignore[misc]  # as above
+                ours, theirs = (
+                    array.nbytes / median(read, device, options.repeats) / 1e9
+                    for read in (partial(zarrgpu.read, array, device=device), partial(baseline.read, pool))
+                )
                 missed += ours < theirs
                 print(f"{name:<50} {ours:8.2f} {theirs:10.2f} {ours / theirs:6.2f}  {' '.join(fell)}", flush=True)
                 if options.peers and name in TARGETS:

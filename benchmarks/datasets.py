@@ -123,8 +123,6 @@ def u2(shuffle: str, cname: str = "lz4") -> Any:
     return blosc(3, shuffle, itemsize=2, cname=cname)
 
 
-_offset = {"scale": 10.0, "offset": 273.0, "dtype": "<f4"}
-
 DATASETS = {
     dataset.name: dataset
     for dataset in (
@@ -163,7 +161,7 @@ DATASETS = {
         Dataset(
             "f4 fields as u2, fixedscaleoffset + blosc lz4",
             "fixedscaleoffset",
-            reanalysis(u2("shuffle"), filters=n3.FixedScaleOffset(**_offset, astype="<u2")),
+            reanalysis(u2("shuffle"), filters=n3.FixedScaleOffset(scale=10.0, offset=273.0, dtype="<f4", astype="<u2")),
             1,
             16,
             128,

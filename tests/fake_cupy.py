@@ -52,8 +52,8 @@ class ndarray:  # cupy's name
         result = function(*(a._inner if isinstance(a, ndarray) else a for a in args), **kwargs)
         return asarray(result) if isinstance(result, np.ndarray) else result
 
-    def get(self) -> Any:
-        return self._inner.copy()
+    def get(self, order: Any = "C") -> Any:
+        return self._inner.copy(order)
 
     def __bool__(self) -> bool:
         return bool(self._inner)

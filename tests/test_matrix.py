@@ -196,7 +196,7 @@ def test_every_codec_with_every_dtype(engine: str, name: str) -> None:
     with device(engine) as where, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zarr's, about codecs and dtypes without a specification
         for what, z in arrays(case, dtypes_for(engine, case), converts):
-            want = z[...]
+            want: Any = z[...]
             zarrgpu.reset_counters()
             kind = "host" if z.dtype.kind in "mMV" else where.partition(":")[0]
             assert same(zarrgpu.read(z, device=where), want), what

@@ -154,7 +154,7 @@ def test_raw_bits_come_as_arrays_of_numpy() -> None:
     with device(ENGINES[-1]) as name, zarrgpu.enable(name, strict=True):
         got = zarrgpu.read(z, np.s_[3:], device=name)
         assert got.tobytes() == values[3:14].tobytes() + b"abc" * 6
-        assert zarr.open_array(z.store, mode="r")[3:].tobytes() == got.tobytes()
+        assert np.asarray(zarr.open_array(z.store, mode="r")[3:]).tobytes() == got.tobytes()
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -202,17 +202,16 @@ def test_other_codecs_go_through_zarr(engine: str) -> None:
     """An array that has no program is read by zarr, its result on the device asked for, its reason counted."""
     values = smooth((6, 10), "i4")
     with device(engine) as name:
-        for options, reason in (({"shards": (8, 8)}, "codec sharding_indexed"),):
-            z = make(values, (4, 8), **options)
-            zarrgpu.reset_counters()
-            got = zarrgpu.read(z, device=name)
-            assert same(got, values)
-            assert hasattr(got, "__cuda_array_interface__") == (name != "host")
-            assert zarrgpu.counters()[f"fallback.bind:{reason}"] == 1
-            with zarrgpu.enable(device=name):
-                assert same(zarr.open_array(z.store, mode="r")[...], values)
-            with zarrgpu.enable(device=name, strict=True), pytest.raises(zarrgpu.UnsupportedError, match=reason):
-                zarr.open_array(z.store, mode="r")[...]
+        z = make(values, (4, 8), shards=(8, 8))
+        zarrgpu.reset_counters()
+        got = zarrgpu.read(z, device=name)
+        assert same(got, values)
+        assert hasattr(got, "__cuda_array_interface__") == (name != "host")
+        assert zarrgpu.counters()["fallback.bind:codec sharding_indexed"] == 1
+        with zarrgpu.enable(device=name):
+            assert same(zarr.open_array(z.store, mode="r")[...], values)
+        with zarrgpu.enable(device=name, strict=True), pytest.raises(zarrgpu.UnsupportedError, match="sharding"):
+            zarr.open_array(z.store, mode="r")[...]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
