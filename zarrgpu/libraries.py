@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,23 +98,14 @@ def last_word(request: Request, wave: Wave, refused: dict[int, Verdict]) -> None
     """
     program = request.program
 
+    def decode(encoded: bytes) -> npt.NDArray[Any]:
+        array = request.decode_on_cpu(encoded)
+        if array.shape != request.chunk_shape:
+            raise ValueError(f"decodes to shape {array.shape}, expected {request.chunk_shape}")
+        return array
+
     def one(i: int) -> Bytes:
-        status, codec = refused[i]
-        encoded = wave.encoded(i).tobytes()
-        (store, key), reason = request.name(wave.first + i), status.name.lower().replace("_", " ")
-        if status is Status.CUT_SHORT:
-            raise ChunkError(store, key, codec, f"{reason} at {len(encoded)} bytes")
-        try:
-            array = request.decode_on_cpu(encoded)
-            if array.shape != request.chunk_shape:
-                raise ValueError(f"decodes to shape {array.shape}, expected {request.chunk_shape}")
-        except Exception as error:
-            raise ChunkError(store, key, codec, f"{reason} ({type(error).__name__}: {error})") from error
-        count(f"fallback.check:{reason}")
-        if status is not Status.UNSUPPORTED:
-            count("mismatch")
-            message = f"{store}: chunk {key!r}: {codec}: our decoder says {reason}, the CPU decodes it"
-            warnings.warn(message, DecoderMismatchWarning, stacklevel=2)
+        array = by_cpu(decode, wave.encoded(i).tobytes(), refused[i], request.name(wave.first + i))
         return np.frombuffer(reordered(array, program.stored).transpose(program.axes).tobytes(), np.uint8)
 
     which = np.array(sorted(refused), np.int64)
@@ -125,6 +116,30 @@ def last_word(request: Request, wave: Wave, refused: dict[int, Verdict]) -> None
     wave.located.layouts[which] = (t.SOURCE, 0, program.nbytes, program.nbytes, 1, t.PLAIN)
     wave.located.layouts[which, t.L_BASE] = starts
     wave.final[which] = True
+
+
+def by_cpu(decode: Callable[[bytes], Any], encoded: bytes, verdict: Verdict, name: tuple[str, str]) -> Any:
+    """What ``decode(encoded)`` gives, for a chunk of this `name`, store and key, that ours refused.
+
+    Raises
+    ------
+    ChunkError
+        When `decode` refuses it too.
+    """
+    (status, codec), (store, key) = verdict, name
+    reason = status.name.lower().replace("_", " ")
+    if status is Status.CUT_SHORT:
+        raise ChunkError(store, key, codec, f"{reason} at {len(encoded)} bytes")
+    try:
+        decoded = decode(encoded)
+    except Exception as error:
+        raise ChunkError(store, key, codec, f"{reason} ({type(error).__name__}: {error})") from error
+    count(f"fallback.check:{reason}")
+    if status is not Status.UNSUPPORTED:
+        count("mismatch")
+        message = f"{store}: chunk {key!r}: {codec}: our decoder says {reason}, the CPU decodes it"
+        warnings.warn(message, DecoderMismatchWarning, stacklevel=3)
+    return decoded
 
 
 def _append(wave: Wave, nbytes: int, n: int) -> Lines:

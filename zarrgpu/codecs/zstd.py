@@ -45,6 +45,13 @@ class Zstd(Stage):
     def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
         return cls(spec)
 
+    def decoded_nbytes(self, encoded: Bytes) -> int | None:
+        with suppress(Refused):
+            sizes = [frame.content for frame in frames_of(encoded)]
+            if None not in sizes:
+                return sum(size or 0 for size in sizes)
+        return None
+
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
         frames = list(frames_of(encoded))
         if any(frame.dictionary for frame in frames):
