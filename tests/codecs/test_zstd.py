@@ -83,6 +83,7 @@ def make(rng: np.random.Generator) -> bytes:
 
 def test_frames_of_every_level() -> None:
     """Alone, with and without a checksum."""
+    assert ZSTD.on_host() == "libzstd"
     for level, checksum in product((-100, -1, 1, 3, 9, 19, 22), (False, True)):
         for data in (DATA, b"\0", bytes(300), bytes(3_000_000), np.random.default_rng(0).bytes(200_000)):
             check(ZSTD, CODEC, compress(data, level, checksum))
@@ -188,6 +189,19 @@ def test_sequences_of_frames() -> None:
         assert not agrees(ZSTD, CODEC, chunk, size + 1)
         assert not agrees(ZSTD, CODEC, chunk, len(DATA) * (size == 0))
         assert agrees(ZSTD, CODEC, chunk, size) == (decoded(CODEC, chunk) is not None)
+
+
+def test_decoded_size_by_the_headers() -> None:
+    """The sum over all frames; not told by one of unknown size, nor by a chunk that does not end with a frame."""
+    frame = compress(DATA)
+    for chunk, size in (
+        (frame, len(DATA)),
+        (skippable(3) + frame + compress(b"") + frame, 2 * len(DATA)),
+        (frame + header() + LAST, None),
+        (frame[:-1], None),
+        (frame + b"\0", None),
+    ):
+        assert ZSTD.decoded_nbytes(source(chunk)) == size
 
 
 def test_empty_chunks() -> None:

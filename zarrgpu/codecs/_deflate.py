@@ -4,9 +4,10 @@ The package `deflate` decodes only into a buffer of its own and does not say whe
 interface of the libdeflate inside it, which does both; that is called through `ctypes`, without the GIL.
 
 zlib has the last word on what libdeflate refuses, and does everything where `deflate` is built to hide that interface.
-The other way round libdeflate is laxer than zlib. A stream of these kinds passes if the checksum after it is right: it
-declares more than 286 length or 30 distance codes, or uses one of those; it uses the unused half of a code of a single
-symbol, or a distance where the block has no code for any; its code lengths have a code of a single symbol.
+The other way round libdeflate is laxer than zlib. It takes a stream that declares more than 286 length or 30 distance
+codes, or uses one of those; that uses the unused half of a code of a single symbol, or a distance where the block has
+no code for any; whose code lengths have a code of a single symbol. No compressor makes these. They pass, where zlib
+refuses them, if size and checksum are right: an error of a bit that did no harm, or somebody's intention.
 """
 
 from __future__ import annotations
