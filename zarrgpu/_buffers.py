@@ -25,6 +25,7 @@ from zarrgpu.errors import ChunkError
 from zarrgpu.fetch import Buffers
 from zarrgpu.kernels import tables as t
 from zarrgpu.plan import Plan
+from zarrgpu.request import Request
 
 Bytes = npt.NDArray[np.uint8]
 BYTE = np.dtype(np.uint8)
@@ -146,19 +147,19 @@ def _item(stage: Stage, index: int, buffer: Any, engine: Engine, out: Any) -> It
             raise ChunkError("buffer", str(index), stage.name, f"refused ({error})") from error
         shape = array.shape
     if out is not None:
-        engine, out = _adopt(out, dtype)
+        engine, out = _adopt(out, dtype, engine)
     elif not engine.supports(dtype.newbyteorder("=")):
         engine = resolve("host")
     return Item(index, as_bytes(array), dtype, shape, "F" if _is_fortran(array) else "C", engine, out)
 
 
-def _adopt(out: Any, dtype: np.dtype[Any]) -> tuple[Engine, Array]:
-    """The engine whose memory `out` is in, and `out` as an array of it, in C order where it is in any."""
+def _adopt(out: Any, dtype: np.dtype[Any], engine: Engine) -> tuple[Engine, Array]:
+    """The engine whose memory `out` is in, maybe `engine`, and `out` as an array of it, in C order where it is in any."""
     if hasattr(out, "__cuda_array_interface__"):
         import cupy
 
         array = cupy.asarray(out)
-        engine = resolve(f"cuda:{array.device.id}")
+        engine = engine if engine.owns(array) else resolve(f"cuda:{array.device.id}")
         if not engine.supports(dtype.newbyteorder("=")):
             raise TypeError(f"a GPU has no elements of dtype {dtype}: out must be in host memory")
     else:
@@ -219,7 +220,7 @@ def _run(library: Any, codec: str, group: Sequence[Item], n: int, element: np.dt
     boxes = np.zeros((k, t.B_COUNT + 1), np.int64)
     boxes[:, t.B_LAYOUT], boxes[:, t.B_DEST], boxes[:, t.B_COUNT] = np.arange(k), step * np.arange(k), n // itemsize
     codecs = () if library is None else (Named(codec, library.get_config(), library=library),)
-    request = wave.Request(
+    request = Request(
         program=bind(Chain(element, (n // itemsize,), "C", codecs), engine.by_library),
         plan=Plan(np.empty((k, 0), np.int64), boxes, np.ones(1, np.int64), np.full(1, itemsize, np.int64)),
         source=Buffers([item.data for item in group]),

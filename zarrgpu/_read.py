@@ -88,10 +88,11 @@ def execute(
 
     ``place(i)`` is the store path, or another byte getter, of chunk ``i``.
     """
-    from zarrgpu import wave
+    from zarrgpu import wave  # numba, only once something is read
+    from zarrgpu.request import Request
 
     program, spec, codecs = bound
-    request = wave.Request(
+    request = Request(
         program=program,
         plan=plan,
         source=source,

@@ -19,7 +19,8 @@ from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
 
 if TYPE_CHECKING:
-    from zarrgpu.wave import Request, Wave
+    from zarrgpu.request import Request
+    from zarrgpu.wave import Wave
 
 Bytes = npt.NDArray[np.uint8]
 Lines = npt.NDArray[np.int64]

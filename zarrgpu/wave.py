@@ -6,10 +6,8 @@ The next wave is fetched while this one decodes, and on a GPU several waves deco
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,64 +16,20 @@ import numpy.typing as npt
 from zarrgpu import assembly, libraries
 from zarrgpu._counters import count
 from zarrgpu.batch import Batch, Report
-from zarrgpu.chain import Program
 from zarrgpu.codecs import Checksum, Located
-from zarrgpu.engine.base import Array, Engine, Lane, aligned
-from zarrgpu.fetch import MISSING, Source
+from zarrgpu.engine.base import Array, Lane, aligned, cores
+from zarrgpu.fetch import MISSING
 from zarrgpu.kernels import tables as t
-from zarrgpu.plan import Plan
+from zarrgpu.request import Request
 
 WAVE_BYTES = 128 << 20
 """Decoded bytes of a wave: enough streams to fill a GPU, few enough that the first one starts soon."""
 
+HOST_WAVE_BYTES = 32 << 20
+"""The same where libraries decode: enough for a fast upload. There is a chunk for each core all the same."""
+
 Status = t.Status
 Table = npt.NDArray[np.int64]
-
-
-@dataclass
-class Request:
-    """All that a read needs besides an engine's lanes.
-
-    Attributes
-    ----------
-    program, plan, source, engine
-        What to decode, which bytes, where from, where.
-    chunk_shape : tuple of int
-        Of a decoded chunk.
-    out : Array
-        The output, an array of the engine, contiguous and aligned as `Engine.flat` wants it.
-    fill : uint8[itemsize]
-        The fill value as bytes of `out`.
-    decode_on_cpu : callable
-        ``decode_on_cpu(encoded: bytes) -> numpy array`` of the chunk: zarr's own codecs, which have the last word.
-    name : callable
-        ``name(i) -> (store, key)`` of chunk ``i``, for messages.
-    memory_limit : int or None
-        Bytes of arenas that the request may take on the engine.
-    """
-
-    program: Program
-    plan: Plan
-    source: Source
-    engine: Engine
-    chunk_shape: tuple[int, ...]
-    out: Array
-    fill: npt.NDArray[np.uint8]
-    decode_on_cpu: Callable[[bytes], npt.NDArray[Any]]
-    name: Callable[[int], tuple[str, str]]
-    memory_limit: int | None = None
-
-    @cached_property
-    def flat(self) -> tuple[Array, Array]:
-        """The output as bytes and as words."""
-        flat = self.engine.flat(self.out)
-        assert flat is not None
-        return flat
-
-    @property
-    def target(self) -> assembly.Target:
-        """The output as *assemble* takes it."""
-        return assembly.Target(*self.flat, self.plan.src_strides, self.plan.dst_strides, self.fill)
 
 
 @dataclass
@@ -179,6 +133,8 @@ def _chunks_per_wave(request: Request, lanes: int) -> int:
     """Chunks that make a wave, and whose bytes fit the memory limit, all lanes being full; at least one."""
     program = request.program
     n = WAVE_BYTES // max(program.nbytes, 1)
+    if program.host:
+        n = min(n, max(HOST_WAVE_BYTES // max(program.nbytes, 1), cores()))
     if request.memory_limit is not None:
         each = (program.encoded_nbytes or program.nbytes) + program.scratch * (2 if program.after else 1)
         n = min(n, request.memory_limit // (lanes * max(each, 1)))
