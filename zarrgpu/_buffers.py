@@ -154,7 +154,7 @@ def _item(stage: Stage, index: int, buffer: Any, engine: Engine, out: Any) -> It
 
 
 def _adopt(out: Any, dtype: np.dtype[Any], engine: Engine) -> tuple[Engine, Array]:
-    """The engine whose memory `out` is in, maybe `engine`, and `out` as an array of it, in C order where it is in any."""
+    """The engine whose memory `out` is in, and `out` as an array of it, in C order where it is in any."""
     if hasattr(out, "__cuda_array_interface__"):
         import cupy
 
