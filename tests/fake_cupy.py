@@ -55,6 +55,9 @@ class ndarray:  # cupy's name
     def get(self, order: Any = "C") -> Any:
         return self._inner.copy(order)
 
+    def tobytes(self, order: Any = "C") -> bytes:
+        return bytes(self._inner.tobytes(order))
+
     def __bool__(self) -> bool:
         return bool(self._inner)
 
