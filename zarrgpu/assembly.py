@@ -71,26 +71,26 @@ def copy(
         return []
     itemsize, swap = target.fill.size, how.swap
     own, src, dst = boxes.merge_axes(own, target.src_strides, target.dst_strides)
-    parts: list[tuple[Any, Any, Table]] = []
+    parts: list[tuple[int, Any, Table]] = []
     everything = np.arange(len(own))
     if how.conversion is not None:
         from zarrgpu.kernels import assemble_values  # its many dtypes, only where one is needed
 
         kernel = assemble_values.kernel(how.conversion, swap, how.out_swap)
-        parts.append((assemble_values, kernel, everything))
+        parts.append((assemble_values.groups(own, how.conversion), kernel, everything))
     else:
         fast = assemble_words.eligible(layouts, own, src, dst, itemsize)
         rest = everything[~fast]
         done = engine.copy_boxes(arenas[::2], target.out, layouts, own[rest], (src, dst), itemsize, swap)
         for module, which in ((assemble_words, everything[fast]), (assemble, rest[~done])):
             if len(which):
-                parts.append((module, module.kernel(itemsize, swap), which))
+                parts.append((module.groups(own[which], itemsize), module.kernel(itemsize, swap), which))
     tables = lane.tables(layouts, src, dst, target.fill, *(own[which] for _, _, which in parts))
     on_engine, *strides, fill = tables[:4]
-    more = lane.tables(*how.conversion.parameters) if how.conversion is not None else ()
+    more = lane.tables(how.conversion.parameters) if how.conversion is not None else ()
     launched = []
-    for (module, kernel, which), part in zip(parts, tables[4:], strict=True):
-        groups, status = module.groups(own[which], itemsize), lane.zeros(len(which))
+    for (groups, kernel, which), part in zip(parts, tables[4:], strict=True):
+        status = lane.zeros(len(which))
         args = (groups, *arenas, on_engine, part, *strides, fill, target.out, target.out32, status, *more)
         lane.launch(kernel, len(which) * groups, *args)
         launched.append((which, status))

@@ -95,6 +95,12 @@ class Batch:
         width = 1 if (mine[:, t.L_SIZE] % width).any() else width
         self._move(name, width, mine[:, t.L_SIZE] // width, assembly.How())
 
+    def own(self, name: str, itemsize: int, swap: int) -> None:
+        """Bring the elements of the active chunks where they may be written to, aligned, in order and not swapped."""
+        arena, base, mode = self.layouts[self.active][:, [t.L_ARENA, t.L_BASE, t.L_MODE]].T
+        if swap or (arena != t.SCRATCH).any() or (base % itemsize).any() or (mode != t.PLAIN).any():
+            self._move(name, itemsize, self.layouts[self.active, t.L_SIZE] // itemsize, assembly.How(swap))
+
     def convert(self, name: str, conversion: Conversion, swap: int, elements: int) -> None:
         """Make of every active chunk `elements` elements of another dtype, in native order."""
         count = np.full(len(self.active), elements)

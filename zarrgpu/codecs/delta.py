@@ -47,8 +47,21 @@ class Delta(ByLibrary, Transform):
     def enqueue(self, batch: Batch, swap: int) -> None:
         from zarrgpu.kernels import delta, values
 
+        assert self.spec.nbytes is not None
         source, target = (dtype.newbyteorder("=") for dtype in (self.source, self.target))
-        batch.convert(self.name, values.cast(source, target), swap)
-        lines, itemsize = batch.active, target.itemsize
+        lane, lines, itemsize = batch.lane, batch.active, target.itemsize
+        if source == target:
+            batch.own(self.name, itemsize, swap)
+        else:
+            conversion = values.cast(source, target)
+            assert conversion is not None  # integers wrap around
+            batch.convert(self.name, conversion, swap, self.spec.nbytes // itemsize)
         runs = np.column_stack([batch.layouts[lines, t.L_BASE], batch.layouts[lines, t.L_SIZE] // itemsize])
-        raise NotImplementedError(runs, delta)
+        groups, (table,), status = delta.groups(runs, itemsize), lane.tables(runs), lane.zeros(len(runs))
+        words = batch.scratch.view(np.uint64 if itemsize == 8 else np.uint32)
+        sums = lane.room(len(runs) * groups, np.uint64)
+        segments = len(runs) * groups
+        steps = [*zip(delta.kernels(itemsize), (segments, len(runs), segments), strict=True)]
+        for kernel, n in steps if groups > 1 else steps[-1:]:
+            lane.launch(kernel, n, groups, batch.scratch, words, table, sums, status)
+        batch.report(self.name, lines, status)
