@@ -210,6 +210,8 @@ def make_divide_exactly(target: Target, dtype: DType) -> Any:
     def convert(bits, parameters):
         value, scale, offset = extend(bits), parameters[0], parameters[1]
         dividend, divisor = magnitude(value), magnitude(scale)
+        if divisor == word(0):
+            return word(0), False
         quotient = word(dividend // divisor)
         if word(quotient * divisor) != dividend:
             return word(0), False

@@ -255,7 +255,7 @@ def test_cast_value(
 
 @pytest.mark.parametrize("lane", kit.LANES)
 def test_floats_that_wrap_around(lane: str) -> None:
-    """zarr itself asks for it with integers only."""
+    """Which zarr itself asks for with integers only."""
     conversion = some(values.cast_value(f8, i4, "towards-zero", "wrap"))
     check(conversion, every(f8, lane), lane, by_rust(i4, "towards-zero", "wrap"))
 

@@ -60,7 +60,7 @@ def every(dtype: np.dtype[Any], lane: str) -> Array:
     if lane in ("python", "sim"):
         return samples(dtype)
     if dtype.itemsize > 2:
-        return samples(dtype, 4000)
+        return samples(dtype, 50_000)
     return np.arange(1 << 8 * dtype.itemsize).astype(f"u{dtype.itemsize}").view(dtype)
 
 
