@@ -62,8 +62,8 @@ def decoded_by_numcodecs(codecs: list[Any], chunk: bytes, n: int) -> Bytes | Non
     data: Any = chunk
     for codec in codecs[::-1]:
         if codec.codec_id == "blosc":  # which takes what memory the header asks for, and reads past the end
-            decoded, encoded = (int.from_bytes(bytes(data[k : k + 4]), "little") for k in (4, 12))
-            if len(data) < 16 or encoded > len(data) or decoded > 1 << 20:
+            says = [int.from_bytes(bytes(data[k : k + 4]), "little") for k in (4, 12)]
+            if len(data) < 16 or says[0] > 1 << 20 or says[1] > len(data):
                 return None
         try:
             data = codec.decode(data)
