@@ -7,8 +7,8 @@ copies it into its place in pinned memory, and uploads that in one copy: what a 
 adds zarr's pipelines, zarrs and tensorstore where they are installed, each followed by a copy from pageable memory,
 for the datasets that have a target.
 
-Targets on one H200: as fast as numcodecs for every codec; 1.5 times the best of the CPU pipelines for Blosc-Zstd and for
-shuffle + zlib, which libraries decode on host threads.
+Targets on one H200: as fast as numcodecs for every codec; 1.5 times the best of the CPU pipelines for Blosc-Zstd and
+for shuffle + zlib, which libraries decode on host threads.
 """
 
 from __future__ import annotations

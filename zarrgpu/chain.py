@@ -242,7 +242,7 @@ def _program(chain: Chain, stages: list[Stage], first: int) -> Program:
         if isinstance(stage, Container):
             if container is not None or after or swapped or axes != sorted(axes):
                 raise _NeedsHost(i - 1)
-            if not stage.has_kernels:
+            if stage.fewest is None:
                 raise _NeedsHost(i)
             container = stage
         elif isinstance(stage, ByteOrder):

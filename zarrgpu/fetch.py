@@ -45,6 +45,15 @@ class Source(ABC):
             Bytes of the arena in use, a multiple of `zarrgpu.engine.base.ALIGN`.
         """
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether `read` works."""
+        return False
+
+    def read(self, i: int) -> npt.NDArray[np.uint8] | None:
+        """Chunk `i`, in memory of its own, by the calling thread; None where the store has none."""
+        raise NotImplementedError
+
 
 class Files(Source):
     """Chunks that are files of their own, read by threads of Python.
@@ -57,6 +66,19 @@ class Files(Source):
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = paths
+
+    @property
+    def one_by_one(self) -> bool:
+        """They do."""
+        return True
+
+    def read(self, i: int) -> npt.NDArray[np.uint8] | None:
+        """As `Source.read`."""
+        try:
+            with open(self.paths[i], "rb", buffering=0) as file:
+                return np.frombuffer(file.readall(), np.uint8)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
 
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """As `Source.load`."""
@@ -148,6 +170,15 @@ class Buffers(Source):
 
     def __init__(self, buffers: Sequence[npt.NDArray[np.uint8]]) -> None:
         self.buffers = buffers
+
+    @property
+    def one_by_one(self) -> bool:
+        """They do."""
+        return True
+
+    def read(self, i: int) -> npt.NDArray[np.uint8] | None:
+        """As `Source.read`."""
+        return self.buffers[i]
 
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """As `Source.load`."""

@@ -13,8 +13,9 @@ from zarrgpu._counters import count
 from zarrgpu.chain import reordered
 from zarrgpu.codecs import Refused, Stage
 from zarrgpu.codecs.library import as_bytes
-from zarrgpu.engine.base import aligned, workers
+from zarrgpu.engine.base import aligned, on_all_cores
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning
+from zarrgpu.fetch import MISSING
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
 
@@ -28,26 +29,24 @@ Verdict = tuple[Status, str]
 """What was said of a chunk, and the codec that said it."""
 
 
-def decode(stages: Sequence[Stage], encoded: Sequence[Bytes], outs: Sequence[Bytes]) -> list[Verdict]:
-    """Decode chunks by the libraries of `stages`, one after the other, each chunk on a thread and into its `out`."""
-
-    def one(data: Bytes, out: Bytes) -> Verdict:
-        for i, stage in enumerate(stages):
-            try:
-                data = as_bytes(stage.decode(data, out if i + 1 == len(stages) else None))
-                if stage.spec.nbytes not in (None, data.size):
-                    raise Refused(Status.WRONG_SIZE)
-            except Refused as refused:
-                return refused.status, stage.name
-            except Exception:  # the last word is zarr's own decoder's, which says why
-                return Status.REFUSED, stage.name
-        return Status.OK, ""
-
-    return list(workers().map(one, encoded, outs))
+def decode(stages: Sequence[Stage], data: Bytes, out: Bytes) -> Verdict:
+    """Decode a chunk by the libraries of `stages`, one after the other, the last of them into `out`."""
+    for i, stage in enumerate(stages):
+        try:
+            data = as_bytes(stage.decode(data, out if i + 1 == len(stages) else None))
+            if stage.spec.nbytes not in (None, data.size):
+                raise Refused(Status.WRONG_SIZE)
+        except Refused as refused:
+            return refused.status, stage.name
+        except Exception:  # the last word is zarr's own decoder's, which says why
+            return Status.REFUSED, stage.name
+    return Status.OK, ""
 
 
 def decode_first(request: Request, wave: Wave) -> dict[int, Verdict]:
-    """Decode what is fetched by the program's `host` stages: into the output where it fills that, else into the arena.
+    """Decode a wave by the program's `host` stages: into the output where a chunk fills that, else into the arena.
+
+    Each chunk has a thread, which also fetches it where that was not done yet.
 
     Returns
     -------
@@ -56,24 +55,25 @@ def decode_first(request: Request, wave: Wave) -> dict[int, Verdict]:
     """
     program, n = request.program, request.program.encoded_nbytes
     assert n is not None
-    which = np.flatnonzero(wave.chunks[:, t.C_SIZE] >= 0)
-    fills = _fills_output(request, wave)[which]
+    fills = _fills_output(request, wave)
     wave.unused = wave.used
-    slots = _append(wave, n, int((~fills).sum()))
-    starts = np.zeros(len(which), np.int64)
-    starts[~fills] = slots
-    to_output = request.plan.boxes[wave.first + which, t.B_DEST]
+    kept = ~fills & (wave.chunks[:, t.C_SIZE] != MISSING)
+    wave.inner[kept, t.C_START] = _append(wave, n, int(kept.sum()))
     out, arena = request.flat[0], wave.lane.arena
-    places = [
-        out[dest : dest + n] if direct else arena[start : start + n]
-        for dest, start, direct in zip(to_output.tolist(), starts.tolist(), fills.tolist(), strict=True)
-    ]
-    verdicts = decode(program.host, [wave.encoded(i) for i in which.tolist()], places)
-    good = np.array([status == Status.OK for status, _ in verdicts], bool)
-    wave.inner[which, t.C_START] = starts
-    wave.inner[which, t.C_SIZE] = np.where(good & ~fills, n, -1)
-    wave.done[which] = good & fills
-    return {i: verdict for i, verdict in zip(which.tolist(), verdicts, strict=True) if verdict[0] != Status.OK}
+
+    def one(i: int, start: int, direct: bool) -> Verdict | None:
+        data = wave.encoded(i, request.source)
+        if data is None:
+            return None
+        place = out if direct else arena
+        return decode(program.host, data, place[start : start + n])
+
+    starts = np.where(fills, request.plan.boxes[wave.first : wave.last, t.B_DEST], wave.inner[:, t.C_START])
+    verdicts = on_all_cores(one, range(len(starts)), starts.tolist(), fills.tolist())
+    good = np.array([verdict is not None and verdict[0] == Status.OK for verdict in verdicts], bool)
+    wave.inner[:, t.C_SIZE] = np.where(good & ~fills, n, MISSING)
+    wave.done |= good & fills
+    return {i: verdict for i, verdict in enumerate(verdicts) if verdict is not None and verdict[0] != Status.OK}
 
 
 def decode_instead(request: Request, wave: Wave, which: Lines) -> dict[int, Verdict]:
@@ -81,9 +81,12 @@ def decode_instead(request: Request, wave: Wave, which: Lines) -> dict[int, Verd
     container = request.program.container
     n = container.nbytes
     starts = _append(wave, n, len(which))
-    arena, inner = wave.lane.arena, wave.inner[which]
-    encoded = [arena[start : start + size] for start, size in inner[:, [t.C_START, t.C_SIZE]].tolist()]
-    verdicts = decode([container], encoded, [arena[start : start + n] for start in starts.tolist()])
+    arena, spans = wave.lane.arena, wave.inner[which][:, [t.C_START, t.C_SIZE]]
+
+    def one(span: list[int], start: int) -> Verdict:
+        return decode([container], arena[span[0] : span[0] + span[1]], arena[start : start + n])
+
+    verdicts = on_all_cores(one, spans.tolist(), starts.tolist())
     wave.located.layouts[which] = (t.SOURCE, 0, n, n, 1, t.PLAIN)
     wave.located.layouts[which, t.L_BASE] = starts
     return {i: verdict for i, verdict in zip(which.tolist(), verdicts, strict=True) if verdict[0] != Status.OK}
@@ -106,11 +109,13 @@ def last_word(request: Request, wave: Wave, refused: dict[int, Verdict]) -> None
         return array
 
     def one(i: int) -> Bytes:
-        array = by_cpu(decode, wave.encoded(i).tobytes(), refused[i], request.name(wave.first + i))
+        encoded = wave.encoded(i, request.source)
+        assert encoded is not None
+        array = by_cpu(decode, encoded.tobytes(), refused[i], request.name(wave.first + i))
         return np.frombuffer(reordered(array, program.stored).transpose(program.axes).tobytes(), np.uint8)
 
     which = np.array(sorted(refused), np.int64)
-    decoded = list(workers().map(one, which.tolist()))
+    decoded = on_all_cores(one, which.tolist())
     starts = _append(wave, program.nbytes, len(which))
     for start, data in zip(starts.tolist(), decoded, strict=True):
         wave.lane.arena[start : start + data.size] = data

@@ -18,7 +18,7 @@ from zarrgpu._counters import count
 from zarrgpu.batch import Batch, Report
 from zarrgpu.codecs import Checksum, Located
 from zarrgpu.engine.base import Array, Lane, aligned, cores
-from zarrgpu.fetch import MISSING
+from zarrgpu.fetch import MISSING, Source
 from zarrgpu.kernels import tables as t
 from zarrgpu.request import Request
 
@@ -27,6 +27,12 @@ WAVE_BYTES = 128 << 20
 
 HOST_WAVE_BYTES = 32 << 20
 """The same where libraries decode: enough for a fast upload. There is a chunk for each core all the same."""
+
+LARGE = 1 << 18
+"""Decoded bytes from which on a thread that decodes a chunk also reads its file, which is then in its core's cache."""
+
+UNKNOWN = -2
+"""Size of a chunk that was not fetched yet."""
 
 Status = t.Status
 Table = npt.NDArray[np.int64]
@@ -68,10 +74,15 @@ class Wave:
     located: Located = field(init=False)
     reports: list[Report] = field(default_factory=list)
 
-    def encoded(self, i: int) -> npt.NDArray[np.uint8]:
-        """The bytes of chunk `i` as they were fetched."""
+    def encoded(self, i: int, source: Source) -> npt.NDArray[np.uint8] | None:
+        """The bytes of chunk `i` as they were fetched, or, where they were not, fetched now; None if it is missing."""
+        if self.chunks[i, t.C_SIZE] == UNKNOWN:
+            data = source.read(self.first + i)
+            if data is None:
+                self.chunks[i, t.C_SIZE] = MISSING
+            return data
         start, size = self.chunks[i, t.C_START], self.chunks[i, t.C_SIZE]
-        return self.lane.arena[start : start + size]
+        return None if size == MISSING else self.lane.arena[start : start + size]
 
 
 def run(request: Request, stream: Any = None) -> npt.NDArray[np.bool_]:
@@ -144,7 +155,10 @@ def _chunks_per_wave(request: Request, lanes: int) -> int:
 def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     """Fetch chunks, decode on the host what has no kernel, and locate the streams of the rest."""
     program, n = request.program, last - first
-    starts, sizes, used = request.source.load(first, last, lane.reserve)
+    if program.host and request.source.one_by_one and program.nbytes >= LARGE:
+        starts, sizes, used = np.zeros(n, np.int64), np.full(n, UNKNOWN), 0
+    else:
+        starts, sizes, used = request.source.load(first, last, lane.reserve)
     chunks = np.empty((n, t.CHUNK_COLUMNS), np.int64)
     chunks[:, t.C_START], chunks[:, t.C_SIZE] = starts, sizes
     chunks[:, t.C_SLOT] = np.arange(n) * aligned(program.scratch)
@@ -177,7 +191,7 @@ def _locate(request: Request, wave: Wave, refused: dict[int, libraries.Verdict])
     wave.located = located = container.locate(arena, inner)
     status, there = located.status, inner[:, t.C_SIZE] >= 0
     without = (status == Status.UNSUPPORTED) & container.by_library(arena, inner)
-    if 0 < len(located.streams) < container.fewest:
+    if 0 < len(located.streams) < (container.fewest or 0):
         without |= there & (status == Status.OK)
         located.work.clear()
     for i in np.flatnonzero(status.astype(bool) & there & ~without).tolist():

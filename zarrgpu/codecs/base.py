@@ -149,14 +149,12 @@ class Container(Stage):
     """A codec whose encoded chunks hold streams that kernels decode."""
 
     @property
-    def has_kernels(self) -> bool:
-        """Whether kernels decode what the metadata promise, rather than the library on host threads."""
-        return True
+    def fewest(self) -> int | None:
+        """Streams of a wave from which on kernels are preferred to the library, None for never.
 
-    @property
-    def fewest(self) -> int:
-        """Streams of a wave from which on kernels are faster than the library: see `zarrgpu.codecs.preference`."""
-        return FEWEST_STREAMS.get(self.name, 0)
+        By `zarrgpu.codecs.preference`, for what the metadata promise.
+        """
+        return FEWEST_STREAMS[self.name]
 
     @property
     def nbytes(self) -> int:

@@ -13,14 +13,13 @@ import numpy.typing as npt
 from numcodecs.blosc import decompress
 
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
+from zarrgpu.codecs.preference import FEWEST_STREAMS
 from zarrgpu.kernels import tables as t
 
 HEADER = 16
 BLOSCLZ, LZ4, ZLIB, ZSTD = 0, 1, 3, 4  # numbers of inner codecs; 2 was Snappy, which numcodecs lacks
 KINDS = {BLOSCLZ: "blosclz", LZ4: "lz4"}
 """Kinds of streams that have kernels, by the number of the inner codec."""
-
-NAMES = {"blosclz": BLOSCLZ, "lz4": LZ4, "lz4hc": LZ4, "zlib": ZLIB, "zstd": ZSTD}
 
 
 class Blosc(Container):
@@ -45,14 +44,8 @@ class Blosc(Container):
         return cls(str(config.get("cname", "lz4")), spec)
 
     @property
-    def has_kernels(self) -> bool:
-        return NAMES.get(self.cname) in KINDS
-
-    def decoded_nbytes(self, encoded: Bytes) -> int | None:
-        return int.from_bytes(encoded[4:8], "little") if encoded.size >= HEADER else None
-
-    def itemsize(self, encoded: Bytes) -> int:
-        return int(encoded[3]) if encoded.size >= HEADER else 1
+    def fewest(self) -> int | None:
+        return FEWEST_STREAMS.get(f"{self.name} {self.cname}")
 
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
         if encoded.size < HEADER or int.from_bytes(encoded[12:16], "little") > encoded.size:

@@ -27,6 +27,10 @@ class Raw(Container):
         return self.spec.nbytes
 
     @property
+    def fewest(self) -> int | None:
+        return 0
+
+    @property
     def does_nothing(self) -> bool:
         return True
 

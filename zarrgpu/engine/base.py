@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,23 @@ def aligned(n: int) -> int:
     return -(-n // ALIGN) * ALIGN
 
 
+def roomy(n: int) -> int:
+    """`n` bytes, rounded up by an eighth at most, so that an arena seldom grows from wave to wave."""
+    step = max(ALIGN, 1 << max(n.bit_length() - 4, 0))
+    return -(-n // step) * step
+
+
 @cache
 def workers() -> ThreadPoolExecutor:
     """The threads that run compiled twins and zarr's codecs: as many as this process may use cores."""
     return ThreadPoolExecutor(cores(), thread_name_prefix="zarrgpu-work")
+
+
+def on_all_cores(work: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+    """``work(*line)`` for each line of the arguments, by `workers`; none of them runs any more when this ends."""
+    jobs = [workers().submit(work, *line) for line in zip(*arguments, strict=True)]
+    wait(jobs)
+    return [job.result() for job in jobs]
 
 
 @cache

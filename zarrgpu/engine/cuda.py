@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
 from zarrgpu.engine import CUDA_DTYPES
-from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent
+from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent, roomy
 from zarrgpu.kernels import blosclz, lz4_group, stored
 
 LANES = 5
@@ -33,7 +33,7 @@ class CudaLane(Lane):
 
     def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
         if nbytes > self.arena.size:
-            grown = pinned(aligned(nbytes))
+            grown = pinned(roomy(nbytes))
             grown[:keep] = self.arena[:keep]
             self.arena = grown
         return self.arena
@@ -94,7 +94,7 @@ class CudaLane(Lane):
         if array is not None and array.size >= max(nbytes, ALIGN):
             return array
         with self.stream:  # the old one is freed in the order of the stream
-            return cupy.empty(max(aligned(nbytes), ALIGN), np.uint8)
+            return cupy.empty(max(roomy(nbytes), ALIGN), np.uint8)
 
     def _copied(self, device: Array, host: npt.NDArray[np.uint8]) -> Array:
         cupy.cuda.runtime.memcpyAsync(device.data.ptr, host.ctypes.data, host.nbytes, TO_DEVICE, self.stream.ptr)

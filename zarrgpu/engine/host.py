@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
 from zarrgpu.chain import is_plain
-from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, cores, lent, workers
+from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, cores, lent, roomy, workers
 from zarrgpu.kernels import blosclz, lz4, stored
 from zarrgpu.kernels import tables as t
 
@@ -43,7 +43,7 @@ class HostLane(Lane):
 
     def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
         if nbytes > self.arena.size:
-            grown = empty_bytes(aligned(nbytes))
+            grown = empty_bytes(roomy(nbytes))
             grown[:keep] = self.arena[:keep]
             self.arena = grown
         return self.arena
@@ -56,7 +56,7 @@ class HostLane(Lane):
 
     def scratch(self, nbytes: int, which: int = 0) -> Array:
         if nbytes > self._scratch[which].size:
-            self._scratch[which] = empty_bytes(aligned(nbytes))
+            self._scratch[which] = empty_bytes(roomy(nbytes))
         return self._scratch[which][:nbytes]
 
     def zeros(self, n: int) -> Array:
