@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -14,9 +15,10 @@ from numcodecs import Blosc
 from zarr.buffer import cpu
 
 import zarrgpu
-from tests.engines import ENGINES, device, make, same, smooth
+from tests.engines import ENGINES, device, make, same, smooth, to_host
 from tests.kernels.test_blosc import damaged
 from zarrgpu.codecs import Blosc as Container
+from zarrgpu.engine import resolve
 from zarrgpu.kernels.tables import Status
 
 VALUES = smooth((40, 25), "<i4")
@@ -137,3 +139,56 @@ def test_errors_survive_pickling() -> None:
     """Workers of other processes can raise them."""
     error = pickle.loads(pickle.dumps(zarrgpu.ChunkError("store", "c/0", "blosc", "bad header")))
     assert (error.store, error.key, error.codec, error.reason) == ("store", "c/0", "blosc", "bad header")
+
+
+KINDS: dict[str, Any] = {  # of Zarr 2: filters and compressor
+    "blosc lz4": ([], Blosc("lz4", 5, 1)),
+    "blosc blosclz": ([], Blosc("blosclz", 5, 2)),
+    "blosc zstd": ([], Blosc("zstd", 5, 1)),
+    "lz4": ([], numcodecs.LZ4()),
+    "zstd": ([], numcodecs.Zstd(3, checksum=True)),
+    "gzip": ([], numcodecs.GZip(1)),
+    "shuffle and zlib": ([numcodecs.Shuffle(4)], numcodecs.Zlib(1)),
+    "crc32": ([numcodecs.CRC32()], None),
+    "crc32c": ([numcodecs.CRC32C()], numcodecs.LZ4()),
+    "adler32": ([numcodecs.Adler32()], None),
+    "fletcher32": ([numcodecs.Blosc("lz4")], numcodecs.Fletcher32()),
+    "delta": ([numcodecs.Delta("<i4")], numcodecs.LZ4()),
+    "packbits": ([numcodecs.PackBits()], None),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_bad_chunk_among_a_thousand(engine: str, kind: str) -> None:
+    """The error names it; what is written of the others is right, and the machine goes on reading."""
+    n, side = (1000, 64) if engine != "sim" else (12, 64)
+    filters, compressor = KINDS[kind]
+    values = smooth((n, side), "<i4") if kind != "packbits" else smooth((n, side), "<i4") > 0
+    bad = n // 3
+    values[bad, :2] = False, True  # not all of it the fill value
+    z = make(values, (1, side), 2, filters=filters, compressors=compressor)
+
+    def damage(chunk: bytes) -> bytes:  # what every chunk of the kind has: a header, an end, a checksum
+        if "blosc" in kind:
+            return damaged(chunk, 8, 0)
+        if kind in ("lz4", "delta", "shuffle and zlib"):
+            return chunk[:-1]
+        if kind == "packbits":
+            return b"\x09" + chunk[1:]
+        middle = len(chunk) // 2
+        return chunk[:middle] + bytes([chunk[middle] ^ 0xFF]) + chunk[middle + 1 :]
+
+    tamper(z, f"{bad}.0", damage)
+    with device(engine) as name:
+        where = resolve(name)
+        out = where.empty(values.shape, values.dtype)
+        where.assign(out, where.from_host(~values))
+        with pytest.raises(zarrgpu.ChunkError) as caught:
+            zarrgpu.read(z, out=out, device=name)
+        assert caught.value.key == f"{bad}.0"
+        got, others = to_host(out), np.arange(n) != bad
+        right = (got == values).all(axis=1)
+        assert (right | (got == ~values).all(axis=1))[others].all()
+        assert same(zarrgpu.read(z, np.s_[:bad], device=name), values[:bad])
+        assert same(zarrgpu.read(z, np.s_[bad + 1 :], device=name), values[bad + 1 :])

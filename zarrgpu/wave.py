@@ -117,6 +117,8 @@ def run(request: Request, stream: Any = None) -> npt.NDArray[np.bool_]:
 def _run_waves(request: Request, lanes: list[Lane], per_wave: int, present: npt.NDArray[np.bool_]) -> None:
     """Keep every lane busy: some fetch, one is being enqueued, the others decode."""
     n, ahead = len(request.plan), request.engine.ahead
+    if request.program.host:  # more of them, since they end in any order and threads must not run out of chunks
+        ahead = max(ahead, len(lanes) - 2)
     free, busy, fetched = deque(lanes), deque[Wave](), deque[Future[Wave]]()
     firsts = iter(range(0, n, per_wave))
     with ThreadPoolExecutor(ahead, "zarrgpu-fetch") as fetcher:

@@ -20,8 +20,8 @@ from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, cores, lent, roomy, 
 from zarrgpu.kernels import blosclz, lz4, stored
 from zarrgpu.kernels import tables as t
 
-LANES = 3
-"""One wave is assembled while two are fetched and decoded; more would only take memory."""
+LANES = 4
+"""One wave is assembled while three are fetched and decoded; more would only take memory."""
 
 PIECES = 8
 """Pieces of work for each core: enough that a core which drew long streams does not keep the others waiting."""
@@ -87,7 +87,7 @@ class HostEngine(Engine):
 
     name = "host"
     kind = "host"
-    ahead = 2
+    ahead = 3
     by_library = True
 
     def __init__(self) -> None:
