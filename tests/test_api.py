@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -87,6 +88,10 @@ def test_explain(engine: str, tmp_path: Path) -> None:
             assert part in str(told)
         assert ("upload" in str(told)) == (name != "host")
         assert "async API" in str(zarrgpu.explain(make(smooth((8,)), (4,), 3, None), device=name))
+        frames = str(zarrgpu.explain(make(smooth((8,)), (4,), 2, compressors=numcodecs.LZ4()), device=name))
+        assert ("fewer than 96 streams" in frames) == (engine != "host")
+        values = make(smooth((8,)), (4,), 2, filters=[numcodecs.FixedScaleOffset(1, 2, "<f4", "<i2")])
+        assert ("assemble: fixedscaleoffset, clip" in str(zarrgpu.explain(values, device=name))) == (engine != "host")
         other = zarrgpu.explain(make(smooth((8,)), (4,), shards=(8,)), device=name)
         assert (other.supported, other.reason) == (False, "codec sharding_indexed")
         assert str(other).startswith("through zarr's own pipeline: codec sharding_indexed\n")

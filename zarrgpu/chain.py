@@ -75,10 +75,10 @@ class Chain:
     unsupported: str | None = None
 
 
-class Swapped(NamedTuple):
+class Swapped[T: Transform](NamedTuple):
     """A transform on a device, and how many bytes of what it is given are reversed together (0: none)."""
 
-    stage: Any
+    stage: T
     swap: int
 
 
@@ -111,8 +111,8 @@ class Program:
     host: tuple[Stage, ...]
     checks: tuple[Checksum, ...]
     container: Container
-    after: tuple[Swapped, ...]
-    folded: Swapped | None
+    after: tuple[Swapped[Transform], ...]
+    folded: Swapped[Values] | None
     dtype: np.dtype[Any]
     stored: np.dtype[Any]
     axes: tuple[int, ...]
@@ -143,13 +143,13 @@ class Program:
 
     def describe(self, by_library: bool) -> list[str]:
         """Lines for ``explain()``: each stage, where it is decoded, and what is folded into assemble."""
-        lines = [f"{s.name}: on host threads, {s.on_host()}" for s in self.host if not s.does_nothing]
+        lines = [f"{s.name}: on host threads, {s.on_host()}" for s in self.host]
         lines += [f"{s.name}: on the device, {s.kernels}" for s in self.checks]
         if not self.container.does_nothing:
             fewest = self.container.fewest
             few = f"; on host threads where a wave has fewer than {fewest} streams" if fewest else ""
             lines.append(f"{self.container.name}: on the device, {self.container.kernels}{few}")
-        lines += [f"{s.stage.name}: on the device, {s.stage.kernels}" for s in self.after if not s.stage.does_nothing]
+        lines += [f"{s.stage.name}: on the device, {s.stage.kernels}" for s in self.after]
         folded = [self.folded.stage.name] if self.folded else []
         if self.swap(self.stored.newbyteorder("=")):
             folded.append("byte swap")
@@ -232,7 +232,7 @@ def _program(chain: Chain, stages: list[Stage], first: int) -> Program:
     if host and host[-1].spec.nbytes is None:  # what is decoded there must have a place of a known size
         raise _NeedsHost(first)
     checks: list[Checksum] = []
-    after: list[Swapped] = []
+    after: list[Swapped[Transform]] = []
     container: Container | None = None
     axes = list(range(len(chain.shape)))
     swapped = 0  # bytes that are reversed together in what the next stage sees
@@ -265,8 +265,9 @@ def _program(chain: Chain, stages: list[Stage], first: int) -> Program:
     nbytes = math.prod(chain.shape) * chain.dtype.itemsize
     raw = after[0].stage.encoded_nbytes if after else nbytes
     folded = None
-    if after and isinstance(after[-1].stage, Values) and after[-1].stage.target.itemsize == chain.dtype.itemsize:
-        folded = after.pop()
+    last = after[-1].stage if after else None
+    if isinstance(last, Values) and last.target.itemsize == chain.dtype.itemsize:
+        folded = Swapped(last, after.pop().swap)
     return Program(
         host=host,
         checks=tuple(checks),
