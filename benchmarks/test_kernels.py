@@ -21,21 +21,30 @@ from benchmarks.waves import Enqueue, Wave, seconds
 from zarrgpu.engine import resolve
 from zarrgpu.engine.base import Lane
 from zarrgpu.kernels import (
+    adler32,
     assemble,
+    assemble_values,
     assemble_words,
     bitshuffle,
+    blosclz,
     byteshuffle,
     byteswap,
+    crc32,
+    delta,
+    fletcher32,
     gather,
     lz4,
     lz4_group,
     scatter,
     stored,
+    values,
 )
 from zarrgpu.kernels import boxes as b
 from zarrgpu.kernels import tables as t
+from zarrgpu.kernels.checksums import CHECK_COLUMNS, K_FIRST, K_SIZE, Checksum
 
 ROUNDS = 3
+CONTAINED = [name for name, dataset in DATASETS.items() if dataset.codec in ("none", "blosc lz4", "blosc blosclz")]
 COMPRESSED = [name for name, dataset in DATASETS.items() if dataset.codec == "blosc lz4"]
 SHUFFLES = {
     "byteshuffle": (byteshuffle.SHUFFLE, byteshuffle.groups),
@@ -73,13 +82,18 @@ def test_lz4(benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane: Lan
     measure(benchmark, lane, *wave.decompress("lz4", kernel))
 
 
+def test_blosclz(benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane: Lane) -> None:
+    wave = Wave(arrays("f4 fields, blosclz, shuffle"), resolve(device), lane)
+    measure(benchmark, lane, *wave.decompress("blosclz", blosclz.KERNEL))
+
+
 def test_stored(benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane: Lane) -> None:
     wave = Wave(arrays("f4 fields, lz4, shuffle"), resolve(device), lane)
     measure(benchmark, lane, *wave.decompress("stored", stored.KERNEL))
 
 
 @pytest.mark.parametrize("kernels", [assemble_words, assemble], ids=lambda m: m.__name__.rpartition(".")[2])
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", CONTAINED)
 def test_assemble(
     benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane: Lane, name: str, kernels: Any
 ) -> None:
@@ -146,3 +160,58 @@ def test_boxes(benchmark: BenchmarkFixture, lane: Lane, plain: Wave, kernels: An
     arguments = (groups, *plain.arenas[2:], *tables, *flat)
     enqueue = plain.checked(kernels.kernel(4), len(own) * groups, status, *arguments)
     measure(benchmark, lane, enqueue, 2 * plain.decoded)
+
+
+@pytest.mark.parametrize("checksum", [crc32.CRC32, adler32.ADLER32, fletcher32.FLETCHER32], ids=lambda c: c.name)
+def test_checksum(benchmark: BenchmarkFixture, lane: Lane, plain: Wave, checksum: Checksum) -> None:
+    """Chunks of 4 MB, in two launches; what is stored is not their checksum, which takes as long."""
+    checks = np.zeros((len(plain.chunks), CHECK_COLUMNS), np.int64)
+    checks[:, K_FIRST], checks[:, K_SIZE] = plain.chunks[:, t.C_START], plain.chunks[:, t.C_SIZE]
+    groups, (table, constants) = checksum.groups(checks), lane.tables(checks, checksum.tables)
+    partial, status = lane.room(checksum.partials(checks), np.uint64), lane.zeros(len(checks))
+
+    def enqueue() -> None:
+        lane.launch(checksum.partial, len(checks) * groups, groups, *plain.arenas, table, constants, partial)
+        lane.launch(checksum.verdict, len(checks), groups, *plain.arenas[::2], table, constants, partial, status)
+
+    measure(benchmark, lane, enqueue, plain.encoded)
+
+
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_delta(benchmark: BenchmarkFixture, lane: Lane, plain: Wave, itemsize: int) -> None:
+    """Chunks of 4 MB, in three launches; GB/s read and written."""
+    runs = np.column_stack([plain.chunks[:, t.C_START], plain.chunks[:, t.C_SIZE] // itemsize])
+    groups, (table,), status = delta.groups(runs, itemsize), lane.tables(runs), lane.zeros(len(runs))
+    sums, n = lane.room(len(runs) * groups, np.uint64), len(runs)
+
+    def enqueue() -> None:
+        for kernel, items in zip(delta.kernels(itemsize), (n * groups, n, n * groups), strict=True):
+            lane.launch(kernel, items, groups, *plain.arenas[2:], table, sums, status)
+
+    measure(benchmark, lane, enqueue, 2 * plain.encoded)
+
+
+@pytest.mark.parametrize("source", ["i2", "f8"])
+def test_assemble_values(benchmark: BenchmarkFixture, lane: Lane, plain: Wave, source: str) -> None:
+    """Numbers made of the chunks' bytes, as float32; GB/s read and written."""
+    conversion = values.divide_add(np.dtype(source), 10.0, 273.0, np.dtype("f4"))
+    assert conversion is not None
+    flat = plain.engine.flat(plain.out)
+    assert flat is not None
+    count = plain.program.nbytes // 8
+    own = np.zeros((len(plain.chunks), t.B_COUNT + 1), np.int64)
+    own[:, t.B_LAYOUT] = np.arange(len(own))
+    own[:, t.B_DEST], own[:, t.B_COUNT] = own[:, t.B_LAYOUT] * plain.program.nbytes, count
+    strides = np.ones(1, np.int64), np.full(1, 4, np.int64)
+    tables = lane.tables(plain.located.layouts, own, *strides, np.zeros(4, np.uint8))
+    groups, status, (parameters,) = (
+        assemble_values.groups(own, conversion),
+        lane.zeros(len(own)),
+        lane.tables(conversion.parameters),
+    )
+
+    def enqueue() -> None:
+        kernel = assemble_values.kernel(conversion)
+        lane.launch(kernel, len(own) * groups, groups, *plain.arenas, *tables, *flat, status, parameters)
+
+    measure(benchmark, lane, enqueue, len(own) * count * (conversion.source.itemsize + 4))
