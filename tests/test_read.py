@@ -141,6 +141,8 @@ def test_times_come_as_arrays_of_numpy_and_on_a_device_as_their_bits() -> None:
         assert zarrgpu.read(z, device=name, out=bits) is bits
         assert same(bits, values.view("i8"))
         assert zarrgpu.counters() == {"chunks.host": 3, "chunks.cuda": 3}
+        shards = make(values, (5,), shards=(10,))
+        assert same(zarrgpu.read(shards, device=name, out=bits), values.view("i8"))
         with pytest.raises(TypeError, match="out must be an array on host"):
             zarrgpu.read(z, device=name, out=resolve(name).empty(values.shape, np.dtype("u8")))
 

@@ -115,7 +115,8 @@ def read(
         Ints and slices with positive steps, as in ``z[selection]``; all of the array by default. Other selections go
         through zarr's own indexing.
     out : array, optional
-        An array of the device to write to, of the selection's shape and the array's dtype in native byte order.
+        An array of the device to write to, of the selection's shape and the array's dtype in native byte order. Of
+        int64 for the bits of times (``datetime64``, ``timedelta64``), which a GPU has no dtype for.
     device : str, default "auto"
         As in `enable`.
     stream : optional
@@ -125,8 +126,8 @@ def read(
     Returns
     -------
     numpy.ndarray or cupy.ndarray
-        In native byte order, 0-d where every axis was selected by an int. `out`, if that was given. Strings, objects
-        and other dtypes that a GPU cannot hold come as NumPy arrays on every device.
+        In native byte order, 0-d where every axis was selected by an int. `out`, if that was given. Times, raw bits,
+        strings, structures and objects, for which a GPU has no dtype, come as NumPy arrays on every device.
 
     Raises
     ------
