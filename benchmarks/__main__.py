@@ -7,7 +7,7 @@ temporary local store: 256 chunks of 8 blocks, 4 streams of 128 KiB in each whol
 
 Targets on one H200, files in the page cache: 25 GB/s decoded from store to device, 8 times as fast as
 ``zarr.config.enable_gpu()``, assemble at 75 % of a device-to-device copy. Four runs of it there, with 16 cores, gave in
-GB/s: zarrgpu 31-35 to the device, 9.9-10.7 to the host; zarr with enable_gpu 2.5-3.0, zarr and a copy 1.7-1.8
+GB/s: zarrgpu 31-35 to the device, 9.3-12.1 to the host; zarr with enable_gpu 2.5-3.0, zarr and a copy 1.7-1.8
 (batched), 4.1-4.5 (fused), zarr fused to the host 8.9-10.1; assemble 3980-4020 of the 4230-4250 of a copy; LZ4 237 by
 groups and 36 by single sequences, of 5632 streams; files 32; uploads 54 from pinned memory and 6.4-7 from pageable.
 

@@ -20,7 +20,7 @@ def arrays(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
     """Give a dataset's array in a local store, of a size for what this run is."""
     folder: Path = tmp_path_factory.mktemp("arrays")
     made: dict[str, zarr.Array[Any]] = {}
-    measured = not pytestconfig.getoption("benchmark_disable")
+    measured = bool(pytestconfig.getoption("benchmark_enable"))
 
     def array(name: str) -> zarr.Array[Any]:
         if name not in made:

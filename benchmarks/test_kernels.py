@@ -2,7 +2,9 @@
 
 What to expect on an H200: of float32 fields in 5632 streams of 128 KiB, LZ4 decodes 36 GB/s with a sequence a step
 (`lz4`) and 237 with groups of them (`lz4_group`), of 1000 streams 6.6 and 54, of 100 0.7 and 5.9: latency decides. The
-fast assemble moves 4000 GB/s, read and written, of the 4240 of a copy, the general one 750.
+fast assemble moves 4000 GB/s, read and written, of the 4240 of a copy, the general one 750, that with conversions 450
+to 600. BloscLZ decodes 36 GB/s of 3000 streams. CRC-32 reads 2200 GB/s, Adler-32 3100, Fletcher-32 3400; delta moves
+1600 in elements of 2 bytes and 1800 of 4, read and written once.
 """
 
 from __future__ import annotations

@@ -270,16 +270,25 @@ def test_missing_chunks_are_reported_to_zarr() -> None:
         assert same(zarrgpu.read(again, np.s_[:4], device="host"), smooth((8,), "i4")[:4])
 
 
-def test_several_waves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More waves than lanes, the last one short; the memory limit makes them smaller."""
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("compressor", [zarr.codecs.BloscCodec(cname="lz4", typesize=4), zarr.codecs.ZstdCodec()])
+def test_several_waves(engine: str, compressor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More waves than lanes, the last one short, by kernels and by libraries; the memory limit makes them smaller."""
     from zarrgpu import wave
 
     values = smooth((64, 50), "f4")
-    z = make(values, (3, 50))
-    monkeypatch.setattr(wave, "WAVE_BYTES", 2 * 3 * 50 * 4)
-    assert same(zarrgpu.read(z, device="host"), values)
-    with zarrgpu.enable(device="host", memory_limit=1):
-        assert same(zarr.open_array(z.store, mode="r")[...], values)
+    for name in ("WAVE_BYTES", "LIBRARY_WAVE_BYTES", "HOST_WAVE_BYTES"):
+        monkeypatch.setattr(wave, name, 2 * 3 * 50 * 4)
+    monkeypatch.setattr(wave, "CORES_BYTES", 0)
+    monkeypatch.setattr(wave, "LARGE", 0)  # files are read by the threads that decode them
+    stores: list[Any] = [{}, tmp_path / "a"]
+    for store in stores:
+        z = make(values, (3, 50), compressors=compressor, store=store)
+        with device(engine) as where:
+            assert same(zarrgpu.read(z, device=where), values)
+            assert same(zarrgpu.read(z, np.s_[::2, 3:], device=where), values[::2, 3:])
+            with zarrgpu.enable(device=where, memory_limit=1):
+                assert same(zarr.open_array(z.store, mode="r")[...], values)
 
 
 @settings(max_examples=60)

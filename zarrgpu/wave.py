@@ -25,8 +25,14 @@ from zarrgpu.request import Request
 WAVE_BYTES = 128 << 20
 """Decoded bytes of a wave: enough streams to fill a GPU, few enough that the first one starts soon."""
 
+LIBRARY_WAVE_BYTES = 256 << 20
+"""The same where libraries decode before an upload: what each wave costs takes the GIL from threads that decode."""
+
 HOST_WAVE_BYTES = 32 << 20
-"""The same where libraries decode: enough for a fast upload. There is a chunk for each core all the same."""
+"""The same where nothing is uploaded."""
+
+CORES_BYTES = 1 << 30
+"""Where libraries decode there is a chunk for each core all the same, up to so many bytes."""
 
 LARGE = 1 << 18
 """Decoded bytes from which on a thread that decodes a chunk also reads its file, which is then in its core's cache."""
@@ -145,9 +151,11 @@ def _run_waves(request: Request, lanes: list[Lane], per_wave: int, present: npt.
 def _chunks_per_wave(request: Request, lanes: int) -> int:
     """Chunks that make a wave, and whose bytes fit the memory limit, all lanes being full; at least one."""
     program = request.program
-    n = WAVE_BYTES // max(program.nbytes, 1)
+    nbytes = max(program.nbytes, 1)
+    n = WAVE_BYTES // nbytes
     if program.host:
-        n = min(n, max(HOST_WAVE_BYTES // max(program.nbytes, 1), cores()))
+        room = HOST_WAVE_BYTES if request.engine.by_library else LIBRARY_WAVE_BYTES
+        n = max(room // nbytes, min(cores(), CORES_BYTES // nbytes))
     if request.memory_limit is not None:
         each = (program.encoded_nbytes or program.nbytes) + program.scratch * (2 if program.after else 1)
         n = min(n, request.memory_limit // (lanes * max(each, 1)))
