@@ -34,6 +34,10 @@ def roomy(n: int) -> int:
     return -(-n // step) * step
 
 
+PIECES = 8
+"""Pieces of work for each core: enough that a core which drew long ones does not keep the others waiting."""
+
+
 @cache
 def workers() -> ThreadPoolExecutor:
     """The threads that run compiled twins and zarr's codecs: as many as this process may use cores."""
@@ -42,9 +46,15 @@ def workers() -> ThreadPoolExecutor:
 
 def on_all_cores(work: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
     """``work(*line)`` for each line of the arguments, by `workers`; none of them runs any more when this ends."""
-    jobs = [workers().submit(work, *line) for line in zip(*arguments, strict=True)]
+    lines = list(zip(*arguments, strict=True))
+    step = max(1, len(lines) // (cores() * PIECES))  # a job costs more than a small chunk
+
+    def some(begin: int) -> list[Any]:
+        return [work(*line) for line in lines[begin : begin + step]]
+
+    jobs = [workers().submit(some, begin) for begin in range(0, len(lines), step)]
     wait(jobs)
-    return [job.result() for job in jobs]
+    return [result for job in jobs for result in job.result()]
 
 
 @cache

@@ -16,15 +16,12 @@ import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
 from zarrgpu.chain import is_plain
-from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, cores, lent, roomy, workers
+from zarrgpu.engine.base import ALIGN, PIECES, Array, Engine, Lane, cores, lent, roomy, workers
 from zarrgpu.kernels import blosclz, lz4, stored
 from zarrgpu.kernels import tables as t
 
 LANES = 4
 """One wave is assembled while three are fetched and decoded; more would only take memory."""
-
-PIECES = 8
-"""Pieces of work for each core: enough that a core which drew long streams does not keep the others waiting."""
 
 
 def empty_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
