@@ -23,6 +23,7 @@ SHAPE, CHUNKS = (13, 11), (5, 4)  # chunks at two edges are cut
 INTS = ["<i1", "<u1", "<i2", ">i2", "<u2", "<i4", ">i4", "<u4", "<i8", ">u8"]
 FLOATS = ["<f2", ">f2", "<f4", ">f4", "<f8", ">f8"]
 OTHERS = ["?", "<c8", ">c8", "<c16", "<M8[ns]", ">M8[s]", "<m8[ms]"]
+RAW = ["|V5", "|V1"]  # of Zarr 3
 ALL = [*INTS, *FLOATS, *OTHERS]
 Options = dict[str, Any]
 
@@ -44,6 +45,7 @@ def blosc(cname: Any, shuffle: int, blocksize: int = 0) -> Case:
                 cname=cname, clevel=5, shuffle=names[shuffle], typesize=d.itemsize, blocksize=blocksize
             )
         },
+        [*ALL, *RAW],
     )
 
 
@@ -66,7 +68,7 @@ def compressors(*v3: Any) -> Case:
 
 
 CASES = {
-    "uncompressed": Case(lambda d: {"compressors": None}, lambda d: {"compressors": None}, [*ALL, "|V5", "|V1"]),
+    "uncompressed": Case(lambda d: {"compressors": None}, lambda d: {"compressors": None}, [*ALL, *RAW]),
     **{f"blosc {c} {s}": blosc(c, s) for c in ("lz4", "blosclz", "zstd", "zlib") for s in (0, 1, 2)},
     "blosc lz4hc": blosc("lz4hc", 1),
     "blosc of small blocks": blosc("blosclz", 2, 64),
@@ -123,10 +125,10 @@ CASES = {
     "scale_offset": Case(
         None,
         lambda d: {"filters": [ScaleOffset(offset=0 if d.kind == "u" else 3, scale=2)]},
-        ["<i2", "<i4", "<i8", "<f4", "<f8", "<u8"],
+        ["<i2", ">i4", "<i8", "<f4", ">f8", "<u8"],
     ),
     "cast_value": Case(
-        None, lambda d: {"filters": [CastValue(data_type="int16", rounding="towards-zero")]}, ["<f4", "<f8", "<i4"]
+        None, lambda d: {"filters": [CastValue(data_type="int16", rounding="towards-zero")]}, [">f4", "<f8", "<i4"]
     ),
     "scale_offset and cast_value": Case(
         None,
