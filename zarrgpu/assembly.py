@@ -85,11 +85,14 @@ def copy(
         for module, which in ((assemble_words, everything[fast]), (assemble, rest[~done])):
             if len(which):
                 parts.append((module.groups(own[which], itemsize), module.kernel(itemsize, swap), which))
-    tables = lane.tables(layouts, src, dst, target.fill, *(own[which] for _, _, which in parts))
+    if not parts:
+        return []
+    parameters = [how.conversion.parameters] if how.conversion is not None else []
+    tables = lane.tables(layouts, src, dst, target.fill, *parameters, *(own[which] for _, _, which in parts))
     on_engine, *strides, fill = tables[:4]
-    more = lane.tables(how.conversion.parameters) if how.conversion is not None else ()
+    more = tables[4 : 4 + len(parameters)]
     launched = []
-    for (groups, kernel, which), part in zip(parts, tables[4:], strict=True):
+    for (groups, kernel, which), part in zip(parts, tables[4 + len(more) :], strict=True):
         status = lane.zeros(len(which))
         args = (groups, *arenas, on_engine, part, *strides, fill, target.out, target.out32, status, *more)
         lane.launch(kernel, len(which) * groups, *args)

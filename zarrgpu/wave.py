@@ -250,7 +250,7 @@ def _finish(request: Request, wave: Wave, present: npt.NDArray[np.bool_]) -> Lan
     """Wait for a wave, act on its statuses, and give its lane back."""
     lane = wave.lane
     lane.wait()
-    refused = _refused(wave)
+    refused = _refused(request, wave)
     if refused:
         before = wave.used
         libraries.last_word(request, wave, refused)
@@ -261,18 +261,22 @@ def _finish(request: Request, wave: Wave, present: npt.NDArray[np.bool_]) -> Lan
         wave.reports = []
         _assemble(request, wave, arenas, again, assembly.How(request.program.swap(request.out.dtype)))
         lane.wait()
-        _refused(wave)
+        _refused(request, wave)
     present[wave.first : wave.last] = wave.chunks[:, t.C_SIZE] != MISSING
     return lane
 
 
-def _refused(wave: Wave) -> dict[int, libraries.Verdict]:
-    """The chunks that a kernel refused, each with the first verdict on it."""
+def _refused(request: Request, wave: Wave) -> dict[int, libraries.Verdict]:
+    """The chunks that a kernel refused, each with the first verdict on it.
+
+    Tables of streams are made of what the data say, and a stream too long for its decoder is the data's fault; all
+    other tables are ours.
+    """
     refused: dict[int, libraries.Verdict] = {}
     for name, chunks, status in wave.reports:
         for k in np.flatnonzero(status).tolist():
             verdict = Status(int(status[k]))
-            if verdict is Status.BAD_TABLE:
+            if verdict is Status.BAD_TABLE and name != request.program.container.name:
                 raise RuntimeError(f"{name} was given bytes outside its arenas: a bug of zarrgpu, please report it")
             refused.setdefault(int(chunks[k]), (verdict, name))
     return refused

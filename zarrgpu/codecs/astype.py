@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
-
-import numpy as np
+from typing import Any, Self
 
 from zarrgpu.codecs.base import Spec
 from zarrgpu.codecs.values import Values
-
-if TYPE_CHECKING:
-    from zarrgpu.kernels.values import Conversion
 
 
 class AsType(Values):
@@ -22,8 +17,3 @@ class AsType(Values):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
         return cls(spec.library.encode_dtype, spec.library.decode_dtype, spec)
-
-    def convert(self, source: np.dtype[Any], target: np.dtype[Any]) -> Conversion | None:
-        from zarrgpu.kernels import values
-
-        return values.cast(source, target)

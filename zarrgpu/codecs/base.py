@@ -66,27 +66,30 @@ class Stage(ABC):
         What it decodes to.
     kernels : str
         What of it a device does, for `explain`; empty where only `decode` can.
+    keeps_size : bool
+        Whether chunks have as many bytes encoded as decoded.
     """
 
     name: str
     kernels: ClassVar[str] = ""
+    keeps_size: ClassVar[bool] = False
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
 
     @classmethod
-    @abstractmethod
     def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
         """Bind the codec; `UnsupportedError` when zarr itself must decode this config."""
+        return cls(spec)
 
     @property
     def encoded_nbytes(self) -> int | None:
         """Bytes that it decodes from; None where that varies from chunk to chunk."""
-        return None
+        return self.spec.nbytes if self.keeps_size else None
 
     def decoded_nbytes(self, encoded: Bytes) -> int | None:
         """Bytes that a chunk decodes to, by its header or its size; None where they do not tell."""
-        return None
+        return encoded.size if self.keeps_size else None
 
     def itemsize(self, encoded: Bytes) -> int:
         """Bytes of the elements that a chunk is shuffled by; 1 where it is not."""
@@ -121,6 +124,16 @@ class Stage(ABC):
     def on_host(self) -> str:
         """What `decode` uses, for `explain`."""
         return "numcodecs"
+
+
+def put(decoded: Bytes, out: Bytes | None) -> Bytes:
+    """What `Stage.decode` returns where its library has memory of its own."""
+    if out is None:
+        return decoded
+    if decoded.size != out.size:
+        raise Refused(Status.WRONG_SIZE)
+    np.copyto(out, decoded)
+    return out
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
-
-from zarrgpu.codecs.base import Bytes, Spec
 from zarrgpu.codecs.library import ByLibrary
 
 
@@ -13,17 +9,7 @@ class BitRound(ByLibrary):
     """The same bytes, seen as floats."""
 
     name = "bitround"
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
-        return cls(spec)
-
-    @property
-    def encoded_nbytes(self) -> int | None:
-        return self.spec.nbytes
-
-    def decoded_nbytes(self, encoded: Bytes) -> int | None:
-        return encoded.size
+    keeps_size = True
 
     @property
     def does_nothing(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from zarrgpu.codecs.base import Bytes, Refused, Spec, Stage
+from zarrgpu.codecs.base import Bytes, Refused, Spec, Stage, put
 from zarrgpu.kernels.tables import Status
 
 
@@ -24,6 +24,7 @@ class ByteOrder(Stage):
 
     name = "bytes"
     kernels = "byte order"
+    keeps_size = True
 
     def __init__(self, endian: str | None, spec: Spec) -> None:
         super().__init__(spec)
@@ -36,10 +37,6 @@ class ByteOrder(Stage):
         return cls(config.get("endian"), spec)
 
     @property
-    def encoded_nbytes(self) -> int | None:
-        return self.spec.nbytes
-
-    @property
     def does_nothing(self) -> bool:
         return not self.swaps
 
@@ -47,10 +44,7 @@ class ByteOrder(Stage):
         if encoded.size != self.spec.nbytes:
             raise Refused(Status.WRONG_SIZE)
         chunk = encoded.view(f"u{self.swaps}").byteswap().view(np.uint8) if self.swaps else encoded
-        if out is None:
-            return chunk
-        np.copyto(out, chunk)
-        return out
+        return put(chunk, out)
 
     def on_host(self) -> str:
         return "NumPy"

@@ -7,13 +7,12 @@ checksum among them, and zeros may follow a member. A chunk without any member i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numcodecs
 
 from zarrgpu.codecs import _deflate
-from zarrgpu.codecs.base import Bytes, Refused, Spec, Stage
+from zarrgpu.codecs.base import Bytes, Refused, Stage
 from zarrgpu.kernels.tables import Status
 
 HEADER, TRAILER = 10, 8
@@ -29,10 +28,6 @@ class GZip(Stage):
     """Decoded straight into `out`, member after member; its level matters to the encoder only."""
 
     name = "gzip"
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
-        return cls(spec)
 
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
         if out is None:

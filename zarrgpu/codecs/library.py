@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from zarrgpu.codecs.base import Bytes, Refused, Spec, Stage
-from zarrgpu.kernels.tables import Status
+from zarrgpu.codecs.base import Bytes, Spec, Stage, put
 
 
 class ByLibrary(Stage):
     """What `Spec.library` decodes."""
 
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
-        decoded = as_bytes(self.spec.library.decode(encoded))
-        if out is None:
-            return decoded
-        if decoded.size != out.size:
-            raise Refused(Status.WRONG_SIZE)
-        np.copyto(out, decoded)
-        return out
+        return put(as_bytes(self.spec.library.decode(encoded)), out)
 
 
 class Library(ByLibrary):
@@ -37,10 +29,6 @@ class Library(ByLibrary):
     def __init__(self, name: str, spec: Spec) -> None:
         super().__init__(spec)
         self.name = name
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
-        return cls(str(config["id"]), spec)
 
 
 def as_bytes(buffer: Any) -> Bytes:

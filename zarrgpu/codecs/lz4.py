@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numcodecs.lz4 import decompress
 
-from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
+from zarrgpu.codecs.base import Bytes, Container, Located, Refused
 from zarrgpu.kernels import tables as t
 
 HEADER = 4
@@ -20,10 +19,6 @@ class LZ4(Container):
 
     name = "lz4"
     kernels = "LZ4 blocks"
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
-        return cls(spec)
 
     def decoded_nbytes(self, encoded: Bytes) -> int | None:
         return int.from_bytes(encoded[:HEADER], "little") if encoded.size >= HEADER else None

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
-
-import numpy as np
+from typing import Any, Self
 
 from zarrgpu.codecs.base import Spec
 from zarrgpu.codecs.values import Values
-
-if TYPE_CHECKING:
-    from zarrgpu.kernels.values import Conversion
 
 
 class Quantize(Values):
@@ -26,8 +21,3 @@ class Quantize(Values):
     @property
     def does_nothing(self) -> bool:
         return bool(self.source == self.target)
-
-    def convert(self, source: np.dtype[Any], target: np.dtype[Any]) -> Conversion | None:
-        from zarrgpu.kernels import values
-
-        return values.cast(source, target)

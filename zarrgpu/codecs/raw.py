@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
+from zarrgpu.codecs.base import Bytes, Container, Located, put
 from zarrgpu.kernels import tables as t
 
 
@@ -17,14 +16,7 @@ class Raw(Container):
 
     name = "bytes"
     kernels = "read in place"
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
-        return cls(spec)
-
-    @property
-    def encoded_nbytes(self) -> int | None:
-        return self.spec.nbytes
+    keeps_size = True
 
     @property
     def fewest(self) -> int | None:
@@ -35,12 +27,7 @@ class Raw(Container):
         return True
 
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
-        if out is None:
-            return encoded
-        if encoded.size != out.size:
-            raise Refused(t.Status.WRONG_SIZE)
-        np.copyto(out, encoded)
-        return out
+        return put(encoded, out)
 
     def on_host(self) -> str:
         return "copied"

@@ -27,6 +27,7 @@ class Shuffle(Transform):
 
     name = "shuffle"
     kernels = "unshuffled in assemble"
+    keeps_size = True
 
     def __init__(self, elementsize: int, spec: Spec) -> None:
         super().__init__(spec)
@@ -35,10 +36,6 @@ class Shuffle(Transform):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
         return cls(int(config.get("elementsize", 4)), spec)
-
-    @property
-    def encoded_nbytes(self) -> int | None:
-        return self.spec.nbytes
 
     def decoded_nbytes(self, encoded: Bytes) -> int | None:
         return encoded.size if encoded.size % max(self.elementsize, 1) == 0 else None

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from zarrgpu.codecs.base import Bytes, Refused, Spec, Stage
+from zarrgpu.codecs.base import Bytes, Refused, Spec, Stage, put
 from zarrgpu.kernels.tables import Status
 
 
@@ -23,6 +23,7 @@ class Transpose(Stage):
 
     name = "transpose"
     kernels = "axis order"
+    keeps_size = True
 
     def __init__(self, order: tuple[int, ...], spec: Spec) -> None:
         super().__init__(spec)
@@ -31,10 +32,6 @@ class Transpose(Stage):
     @classmethod
     def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
         return cls(tuple(int(k) for k in config["order"]), spec)
-
-    @property
-    def encoded_nbytes(self) -> int | None:
-        return self.spec.nbytes
 
     @property
     def does_nothing(self) -> bool:
@@ -48,10 +45,7 @@ class Transpose(Stage):
             raise Refused(Status.WRONG_SIZE)
         stored = encoded.view(f"V{dtype.itemsize}").reshape([shape[k] for k in self.order])
         chunk = np.ascontiguousarray(stored.transpose(np.argsort(self.order))).reshape(-1).view(np.uint8)
-        if out is None:
-            return chunk
-        np.copyto(out, chunk)
-        return out
+        return put(chunk, out)
 
     def on_host(self) -> str:
         return "NumPy"

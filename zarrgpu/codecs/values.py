@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +39,14 @@ class Values(ByLibrary, Transform):
     def decoded_nbytes(self, encoded: Bytes) -> int | None:
         return resized(encoded.size, self.source.itemsize, self.target.itemsize)
 
-    @abstractmethod
     def convert(self, source: np.dtype[Any], target: np.dtype[Any]) -> Conversion | None:
-        """What a kernel does between these dtypes in native order; None where it would not give the library's bits."""
+        """What a kernel does between these dtypes in native order; None where it would not give the library's bits.
+
+        A cast as NumPy's, where a filter says nothing else.
+        """
+        from zarrgpu.kernels import values
+
+        return values.cast(source, target)
 
     @cached_property
     def conversion(self) -> Conversion | None:

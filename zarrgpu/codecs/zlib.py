@@ -6,11 +6,10 @@ What follows is ignored, as `zlib.decompress` and so numcodecs do.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from zarrgpu.codecs import _deflate
-from zarrgpu.codecs.base import Bytes, Refused, Spec, Stage
+from zarrgpu.codecs.base import Bytes, Refused, Stage
 from zarrgpu.kernels.tables import Status
 
 HEADER, TRAILER = 2, 4
@@ -22,10 +21,6 @@ class Zlib(Stage):
     """Decoded straight into `out`; its level matters to the encoder only."""
 
     name = "zlib"
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
-        return cls(spec)
 
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
         if out is None:

@@ -9,14 +9,14 @@ makes, and which pass here. A chunk all of whose frames say that they are empty 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numcodecs.zstd import decompress
 
-from zarrgpu.codecs.base import Bytes, Refused, Spec, Stage
+from zarrgpu.codecs.base import Bytes, Refused, Stage
 from zarrgpu.kernels.tables import Status
 
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -39,10 +39,6 @@ class Zstd(Stage):
     """Decoded straight into `out` where that is right; its level matters to the encoder only."""
 
     name = "zstd"
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any], spec: Spec) -> Self:
-        return cls(spec)
 
     def decoded_nbytes(self, encoded: Bytes) -> int | None:
         with suppress(Refused):
