@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import EllipsisType
 from typing import Any, Literal
 
@@ -47,6 +48,7 @@ from zarrgpu.numcodecs import plain
 
 cpu_prototype = cpu.buffer_prototype
 Metadata = ArrayV2Metadata | ArrayV3Metadata
+OWN: dict[type, Any] = {ZstdCodec: Zstd, GzipCodec: GZip, Crc32cCodec: CRC32C}  # in numcodecs, of the same name
 
 
 class HostV2Codec(V2Codec):
@@ -142,12 +144,8 @@ def _named(codec: Codec, spec: ArraySpec) -> Named | None:
         return Named("transpose", {"order": codec.order}, dtype, shape)
     if type(codec) is BloscCodec:
         return Named("blosc", {"cname": str(getattr(codec.cname, "value", codec.cname))})
-    if type(codec) is ZstdCodec:
-        return Named("zstd", {}, library=Zstd())
-    if type(codec) is GzipCodec:
-        return Named("gzip", {}, library=GZip())
-    if type(codec) is Crc32cCodec:
-        return Named("crc32c", {}, library=CRC32C())
+    if type(codec) in OWN:
+        return Named(OWN[type(codec)].codec_id, {}, library=OWN[type(codec)]())
     if type(codec) is ScaleOffset:
         numbers = {n: spec.dtype.from_json_scalar(getattr(codec, n), zarr_format=3) for n in ("scale", "offset")}
         return Named("scale_offset", numbers, dtype, shape, ArrayCodec(codec, spec))
@@ -165,11 +163,16 @@ class ArrayCodec:
     codec: Any
     spec: ArraySpec
 
+    @cached_property
+    def specs(self) -> tuple[ArraySpec, ArraySpec]:
+        """Of what is encoded, and of what it decodes to on the host; made once, since zarr casts fill values for it."""
+        return self.codec.resolve_metadata(self.spec), replace_prototype(self.spec)
+
     def decode(self, buffer: Any) -> npt.NDArray[Any]:
         """Decode a chunk's elements, given as bytes in C order."""
-        encoded = self.codec.resolve_metadata(self.spec)
+        encoded, host = self.specs
         chunk = np.frombuffer(buffer, encoded.dtype.to_native_dtype()).reshape(encoded.shape)
-        decoded = self.codec._decode_sync(cpu.NDBuffer.from_numpy_array(chunk), replace_prototype(self.spec))
+        decoded = self.codec._decode_sync(cpu.NDBuffer.from_numpy_array(chunk), host)
         return np.ascontiguousarray(decoded.as_numpy_array())
 
 
