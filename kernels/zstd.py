@@ -20,9 +20,9 @@ A bitstream can only be decoded by one lane, so that the steps take all blocks o
 thousands. Blocks depend on each other by their repeat offsets, which stay symbolic until *place*, and by codes that are
 used again, which are made again.
 
-`scan` gives `Group` values, whose tables need a limited room each; for each of them ``launches`` names the kernels in
-their order. ``status`` must be all `OK` before; what is not afterwards says why a stream is refused, and of several
-reasons any one.
+`measure` and `group` give `Group` values, whose tables need a limited room each; for each of them `launches` names the
+kernels in their order. ``status`` must be all `OK` before; what is not afterwards says why a stream is refused, and of
+several reasons any one.
 
 `UNSUPPORTED` streams are libzstd's to judge: see `zarrgpu.kernels.zstd_scan` and `zarrgpu.kernels.zstd_literals`. What
 is `OK` libzstd takes, with the same bytes; what is refused otherwise it refuses.
@@ -39,7 +39,7 @@ import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
 from zarrgpu.kernels import zstd_checksum, zstd_execute, zstd_literals, zstd_place, zstd_scan, zstd_sequences
-from zarrgpu.kernels.tables import S_WANT, Status
+from zarrgpu.kernels.tables import S_WANT
 from zarrgpu.kernels.zstd_format import BLOCK_COLUMNS, NUMBERS
 
 Lines = npt.NDArray[np.int64]
@@ -73,23 +73,22 @@ class Group:
         """Lines of `blocks`."""
         return self.blocks.size // BLOCK_COLUMNS
 
-    def work(self, on_host: bool) -> int:
+    @property
+    def work(self) -> int:
         """Elements of ``uint32`` that kernels use for their tables where there is no shared memory."""
         literals = -(-self.n_blocks // zstd_literals.BLOCKS) * zstd_literals.WORK
         sequences = -(-self.n_blocks // zstd_sequences.BLOCKS) * zstd_sequences.WORK
-        return max(literals, sequences) if on_host else 1
+        return max(literals, sequences)
 
 
-def scan(
+def measure(
     source: npt.NDArray[np.uint8],
     streams: npt.NDArray[np.int64],
     order: Lines,
     status: npt.NDArray[np.int32],
     streaming: bool,
-) -> list[Group]:
-    """Find the blocks of streams whose bytes are in `source`, on the host.
-
-    The tables of a group take no more bytes than all streams decode to, unless one stream's do.
+) -> Lines:
+    """Count the blocks and sequences of streams whose bytes are in `source`, on the host.
 
     Parameters
     ----------
@@ -99,21 +98,38 @@ def scan(
     order : int64[k]
         Lines of `streams`, none twice.
     status : int32[s]
-        Written for those; only those that are `OK` are in a group.
+        Written for those.
     streaming : bool
         Whether frames that do not say their size are decoded as libzstd decodes a stream, of which it remembers a
         window.
+
+    Returns
+    -------
+    int64[k, COUNT_COLUMNS]
+        For `group`; see `zarrgpu.kernels.zstd_scan`.
     """
-    order = order[(order >= 0) & (order < len(streams))]
     counts = np.zeros((len(order), zstd_scan.COUNT_COLUMNS), np.int64)
     zstd_scan.COUNT.host()(0, len(order), source, streams, order, streaming, counts, status)
-    good = np.flatnonzero(status[order] == Status.OK)
-    blocks, sequences = counts[good, zstd_scan.N_BLOCKS], counts[good, zstd_scan.N_SEQUENCES]
-    room = max(int(streams[order, S_WANT].sum()), 1)
+    return counts
+
+
+def group(
+    source: npt.NDArray[np.uint8],
+    streams: npt.NDArray[np.int64],
+    order: Lines,
+    counts: Lines,
+    status: npt.NDArray[np.int32],
+    streaming: bool,
+) -> list[Group]:
+    """Find the blocks of streams that `measure` has counted; all of them are `OK`.
+
+    The tables and sequences of a group take no more bytes than all streams decode to, unless one stream's do. No
+    stream's take more than `LARGE` times that and `ROOM`.
+    """
+    blocks, sequences = counts[:, zstd_scan.N_BLOCKS], counts[:, zstd_scan.N_SEQUENCES]
     groups = []
-    for begin, end in _parts(4 * BLOCK_COLUMNS * blocks + 8 * sequences, room):
-        mine = good[begin:end]
-        lines, own = order[mine], np.ascontiguousarray(counts[mine])
+    for begin, end in _parts(4 * BLOCK_COLUMNS * blocks + 8 * sequences, int(streams[order, S_WANT].sum())):
+        lines, own = order[begin:end], counts[begin:end]
         first = np.concatenate([[0], np.cumsum(blocks[begin:end])])
         pool = np.cumsum(sequences[begin:end]) - sequences[begin:end]
         table = np.zeros(int(first[-1]) * BLOCK_COLUMNS, np.uint32)
@@ -136,7 +152,7 @@ def _parts(sizes: Lines, most: int) -> Iterator[tuple[int, int]]:
 
 
 def launches(
-    group: Group,
+    own: Group,
     arenas: tuple[Any, Any, Any, Any],
     streams: Any,
     tables: tuple[Any, Any, Any, Any],
@@ -147,7 +163,7 @@ def launches(
 
     Parameters
     ----------
-    group : Group
+    own : Group
     arenas : tuple of arrays
         Source and scratch arena, each as bytes and as words.
     streams : int64[s, STREAM_COLUMNS]
@@ -161,18 +177,18 @@ def launches(
     source, _, scratch, scratch32 = arenas
     lines, first, blocks, numbers = tables
     sequences, work, digests = rooms
-    n = group.n_blocks
+    n = own.n_blocks
     if n == 0:
-        yield zstd_place.KERNEL, len(group.lines), (scratch, streams, lines, first, blocks, status)
+        yield zstd_place.KERNEL, len(own.lines), (scratch, streams, lines, first, blocks, status)
         return
     items = -(-n // zstd_sequences.BLOCKS)
     yield zstd_sequences.KERNEL, items, (*arenas[:2], streams, blocks, numbers, sequences, work, status)
-    yield zstd_place.KERNEL, len(group.lines), (scratch, streams, lines, first, blocks, status)
+    yield zstd_place.KERNEL, len(own.lines), (scratch, streams, lines, first, blocks, status)
     yield zstd_literals.KERNEL, -(-n // zstd_literals.BLOCKS), (*arenas, streams, blocks, work, status)
-    yield zstd_execute.KERNEL, len(group.lines), (*arenas, streams, lines, first, blocks, sequences, status)
-    if group.checked:
+    yield zstd_execute.KERNEL, len(own.lines), (*arenas, streams, lines, first, blocks, sequences, status)
+    if own.checked:
         yield zstd_checksum.DIGEST, n, (scratch, scratch32, streams, blocks, digests, status)
         yield zstd_checksum.VERIFY, n, (source, scratch, streams, blocks, digests, status)
 
 
-__all__ = ["NUMBERS", "Group", "launches", "scan"]
+__all__ = ["NUMBERS", "Group", "group", "launches", "measure"]

@@ -13,6 +13,7 @@ from zarrgpu.engine.base import Array, Engine, Lane, aligned
 from zarrgpu.kernels import tables as t
 
 if TYPE_CHECKING:
+    from zarrgpu.kernels import zstd
     from zarrgpu.kernels.values import Conversion
 
 Table = npt.NDArray[np.int64]
@@ -71,14 +72,29 @@ class Batch:
 
     def decompress(self, name: str, located: Located) -> None:
         """Decode the streams of the chunks into the scratch arena."""
-        if not located.work:
+        if not located.work and not located.zstd:
             return
         streams, *orders = self.lane.tables(located.streams, *located.work.values())
         status = self.lane.zeros(len(located.streams))
         decoders = self.engine.decoders()
         for (kind, lines), order in zip(located.work.items(), orders, strict=True):
             self.lane.launch(decoders[kind], len(lines), *self.arenas, streams, order, status)
+        if located.zstd:
+            self._decompress_zstd(located.zstd, streams, status)
         self.report(name, located.streams[:, t.S_CHUNK], status)
+
+    def _decompress_zstd(self, groups: list[zstd.Group], streams: Array, status: Array) -> None:
+        """Decode groups of streams one after the other, in the same room."""
+        from zarrgpu.kernels import zstd
+
+        lane = self.lane
+        pool = lane.room(max(group.sequences for group in groups), np.uint64)
+        for group in groups:
+            tables = lane.tables(group.lines, group.first, group.blocks, zstd.NUMBERS)
+            digests = lane.room(4 * group.n_blocks if group.checked else 1, np.uint64)
+            rooms = (pool, lane.local(group.work), digests)
+            for kernel, n, args in zstd.launches(group, self.arenas, streams, tables, rooms, status):
+                lane.launch(kernel, n, *args)
 
     def report(self, name: str, chunks: Table, status: Array) -> None:
         """Remember to read the statuses of `chunks`, lines of `layouts`."""

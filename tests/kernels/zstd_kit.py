@@ -56,10 +56,18 @@ def run(
     lane: str, source: Any, scratch: Any, streams: Any, order: Any, status: Any, streaming: bool = False
 ) -> list[zstd.Group]:
     """Decode streams by the kernels of a lane."""
-    groups = zstd.scan(source, streams, np.asarray(order, np.int64), status, streaming)
+    groups = scan(source, streams, np.asarray(order, np.int64), status, streaming)
     for group in groups:
         run_group(lane, group, source, scratch, streams, status)
     return groups
+
+
+def scan(source: Any, streams: Any, order: Any, status: Any, streaming: bool = False) -> list[zstd.Group]:
+    """The groups of the streams that are not refused at once."""
+    counts = zstd.measure(source, streams, order, status, streaming)
+    known = (order >= 0) & (order < len(streams))
+    good = np.flatnonzero(known)[status[order[known]] == t.Status.OK]
+    return zstd.group(source, streams, order[good], counts[good], status, streaming)
 
 
 def run_group(lane: str, group: zstd.Group, source: Any, scratch: Any, streams: Any, status: Any) -> None:
@@ -68,7 +76,7 @@ def run_group(lane: str, group: zstd.Group, source: Any, scratch: Any, streams: 
     tables = (group.lines, group.first, group.blocks, zstd.NUMBERS.copy())
     rooms = (
         np.zeros(max(group.sequences, 1), np.uint64),
-        np.zeros(max(group.work(lane == "host"), 1), np.uint32),
+        np.zeros(group.work if lane == "host" else 1, np.uint32),
         np.zeros(max(4 * group.n_blocks, 1), np.uint64),
     )
     for kernel, n, args in zstd.launches(group, arenas, streams, tables, rooms, status):

@@ -76,6 +76,9 @@ class CudaLane(Lane):
         self._alive.append(array)
         return array
 
+    def local(self, n: int) -> Array:
+        return self.room(1, np.uint32)
+
     def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
         kernel.launch(n, args, self.stream)
 
