@@ -11,11 +11,10 @@ from typing import Any, Self
 import zarr
 from zarr.storage import StorePath
 
-from zarrgpu import _compat, _read
+from zarrgpu import _compat_store, _read
 from zarrgpu.engine import normalize, resolve
 from zarrgpu.engine.base import Array
 from zarrgpu.errors import UnsupportedError
-from zarrgpu.plan import axes_of
 
 Source = str | PathLike[str] | zarr.Array[Any] | StorePath
 PIPELINE = "zarrgpu.pipeline.GpuCodecPipeline"
@@ -112,8 +111,8 @@ def read(
     source : path, zarr.Array or zarr.storage.StorePath
         The array.
     selection : optional
-        Ints and slices with positive steps, as in ``z[selection]``; all of the array by default. Other selections go
-        through zarr's own indexing.
+        As in ``z[selection]``: ints, slices with positive steps, an ellipsis, arrays of ints or bools; all of the array
+        by default.
     out : array, optional
         An array of the device to write to, of the selection's shape and the array's dtype in native byte order. Of
         int64 for the bits of times (``datetime64``, ``timedelta64``), which a GPU has no dtype for.
@@ -144,20 +143,9 @@ def read(
     array = _open(source)
     engine = _read.engine_for(array.metadata, engine, out)
     try:
-        bound = _read.bind_array(array.metadata, engine)
+        return _read.read(array, selection, out, engine, stream)
     except UnsupportedError as error:
-        return _read.through_zarr(array, selection, out, engine, stream, f"fallback.bind:{error.reason}")
-    try:
-        axes = axes_of(_compat.normalize_selection(selection, array.shape), array.shape)
-    except UnsupportedError as error:
-        return _read.through_zarr(array, selection, out, engine, stream, f"fallback.plan:{error.reason}")
-    shape, dtype = tuple(a.count for a in axes if not a.dropped), bound.program.dtype.newbyteorder("=")
-    if out is None:
-        out = engine.empty(shape, dtype)
-    else:
-        _read.check_out(out, shape, dtype, engine)
-    _read.run(array, axes, bound, engine, out, stream)
-    return out
+        return _read.through_zarr(array, selection, out, engine, stream, error.reason)
 
 
 def _open(source: Source) -> zarr.Array[Any]:
@@ -210,12 +198,12 @@ def explain(source: Source, device: str = "auto") -> Explanation:
     array = _open(source)
     engine = _read.engine_for(array.metadata, resolve(device))
     try:
-        program = _read.bind_array(array.metadata, engine).program
+        bound = _read.bind_array(array, engine)
     except UnsupportedError as error:
         stages = ("zarr's codecs on the host",) + (("one copy to the device",) if engine.kind != "host" else ())
         return Explanation(engine.name, False, error.reason, stages)
     upload = ("upload: one copy a wave from pinned memory",) if engine.kind == "cuda" else ()
-    fetch = "files" if _compat.local_path(array.store_path) is not None else "the store's async API"
-    return Explanation(
-        engine.name, True, None, (f"fetch: {fetch} into the arena", *upload, *program.describe(engine.by_library))
-    )
+    fetch = "files" if _compat_store.local_path(array.store_path) is not None else "the store's async API"
+    shards = ", chunks as byte ranges of shards" * bool(bound.levels)
+    stages = (f"fetch: {fetch}{shards} into the arena", *upload, *bound.program.describe(engine.by_library))
+    return Explanation(engine.name, True, None, stages)
