@@ -104,7 +104,7 @@ def test_selections_from_several_shards() -> None:
 
 
 def test_runs_of_positions_are_strided() -> None:
-    """zarr writes slices beside arrays as arrays of positions; they take no table, and dropped axes none either."""
+    """Zarr writes slices beside arrays as arrays of positions; they take no table, and dropped axes none either."""
     selected = tuple(np.ix_(np.arange(2, 5), np.array([1]), np.arange(0, 4)))
     planned = plan(
         [parse(selected, (slice(0, 3), slice(0, 4)), (6, 3, 4), (1,))], (6, 3, 4), (2, 2, 4), [8, 4, 1], [4, 1]

@@ -1,4 +1,4 @@
-"""Shards: inner chunks of many of them in one wave, read as byte ranges, whatever the index and the codecs around it."""
+"""Shards: inner chunks of many in one wave, read as byte ranges, whatever the index and the codecs around it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
+from zarr.abc.store import Store
 from zarr.buffer import cpu
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from zarr.storage import WrapperStore
@@ -20,15 +21,15 @@ from tests.engines import ENGINES, device, same, smooth
 from zarrgpu import shards, wave
 
 SHAPE, SHARD, CHUNK = (19, 31), (12, 12), (6, 4)
-BLOSC = [BytesCodec(), BloscCodec(cname="lz4")]
-CHECKED = [BytesCodec(), Crc32cCodec()]
+BLOSC: list[Any] = [BytesCodec(), BloscCodec(cname="lz4")]
+CHECKED: list[Any] = [BytesCodec(), Crc32cCodec()]
 OUTSIDE = {"filters": [TransposeCodec(order=(1, 0))]}
 CODED = {"compressors": [GzipCodec(level=1), Crc32cCodec()]}
 
 
 def nested(at: str = "end", around: Any = ()) -> list[Any]:
     """Inner codecs that are shards again, of chunks of (3, 2)."""
-    return [ShardingCodec(chunk_shape=(3, 2), codecs=BLOSC, index_codecs=CHECKED, index_location=at), *around]  # type: ignore[arg-type, list-item]  # literals
+    return [ShardingCodec(chunk_shape=(3, 2), codecs=BLOSC, index_codecs=CHECKED, index_location=at), *around]  # type: ignore[arg-type]  # a literal
 
 
 KINDS: dict[str, tuple[list[Any], list[Any], str, dict[str, Any]]] = {
@@ -47,7 +48,7 @@ KINDS: dict[str, tuple[list[Any], list[Any], str, dict[str, Any]]] = {
     "nested, transposed and encoded": (nested("start", [GzipCodec(level=1)]), CHECKED, "end", OUTSIDE | CODED),
 }
 
-SELECTIONS = [
+SELECTIONS: list[Any] = [
     np.s_[...],
     np.s_[3:9, 5:20:2],
     np.s_[4],
@@ -76,16 +77,19 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return {} if request.param == "memory" else tmp_path / "a.zarr"
 
 
-@pytest.mark.filterwarnings("ignore:Combining a `sharding_indexed`")  # zarr reads all of what is encoded as a whole
+COMBINED = pytest.mark.filterwarnings("ignore:Combining a `sharding_indexed`")
+
+
+@COMBINED
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_shards_have_programs(kind: str, engine: str, store: Any) -> None:
     """Both front doors give plain zarr's values, and nothing goes through zarr's own pipeline."""
     z = written(kind, smooth(SHAPE, "<f4"), store)
+    wanted = [np.asarray(z[selection]) for selection in SELECTIONS]
     with device(engine) as name, zarrgpu.enable(device=name, strict=True):
-        for selection in SELECTIONS:
-            want = np.asarray(z[selection])
-            assert same(zarr.open_array(z.store, mode="r")[selection] if want.shape else z[selection], want)
+        for selection, want in zip(SELECTIONS, wanted, strict=True):
+            assert same(zarr.open_array(z.store, mode="r")[selection], want)
             assert same(zarrgpu.read(z, selection, device=name), want)
 
 
@@ -100,6 +104,9 @@ class Counting(WrapperStore[Any]):
         if "c/" in key:
             self.asked.append(byte_range)
         return await super().get(key, prototype, byte_range)
+
+    def get_ranges(self, *args: Any, **kwargs: Any) -> Any:
+        return Store.get_ranges(self, *args, **kwargs)  # by `get`
 
 
 def sharded(store: Any, n: int = 16, codecs: Any = BLOSC) -> tuple[zarr.Array[Any], npt.NDArray[Any]]:
@@ -169,9 +176,8 @@ def test_shards_beyond_four_gigabytes(engine: str, tmp_path: Path) -> None:
         file.seek(hole)
         file.write(data[offset : offset + size] + index.tobytes())
     with device(engine) as name, zarrgpu.enable(device=name, strict=True):
-        assert same(
-            zarrgpu.read(z, np.s_[side - 6 :, :], device=name), np.vstack([np.full((2, chunk), 3, "u1"), values])
-        )
+        want = np.vstack([np.full((2, 90), 3, "u1"), values[:, :90]])
+        assert same(zarrgpu.read(z, np.s_[side - 6 :, :90], device=name), want)
         assert same(zarrgpu.read(z, np.s_[-1, -5:], device=name), values[-1, -5:])
 
 
@@ -199,7 +205,7 @@ FAULTS: dict[str, tuple[bool, Any, str]] = {
     "empty": (True, lambda b: b"", "cut short"),
     "shorter than its index": (True, lambda b: b[-100:], "cut short"),
     "cut": (True, lambda b: b[:-40], "checksum"),
-    "cut in the middle": (False, lambda b: b[500:], "there are"),
+    "cut in the middle": (False, lambda b: b[:100] + b[-256:], "there are"),
     "offset outside": (False, lambda b: index_entry(b, 3, offset=len(b) - 5), "there are"),
     "offset far outside": (False, lambda b: index_entry(b, 3, offset=2**63 + 5), "there are"),
     "offset and size overflow": (False, lambda b: index_entry(b, 3, offset=2**64 - 2, size=100), "there are"),
@@ -214,7 +220,7 @@ def test_a_damaged_shard_is_named(fault: str, whole: bool, store: Any) -> None:
     """Through both front doors, read whole or by ranges; the other shard reads as before."""
     checked, change, reason = FAULTS[fault]
     values = smooth((3200,), "<i4")
-    sharding = ShardingCodec(chunk_shape=(100,), codecs=BLOSC, index_codecs=CHECKED if checked else [BytesCodec()])
+    sharding = ShardingCodec(chunk_shape=(100,), codecs=BLOSC, index_codecs=CHECKED[: 1 + checked])
     z = zarr.create_array(store, shape=(3200,), chunks=(1600,), dtype="<i4", serializer=sharding, compressors=None)
     z[:] = values
     tamper(z, "c/1", change)
@@ -247,6 +253,9 @@ class Short(WrapperStore[Any]):
         data = await super().get(key, prototype, byte_range)
         return data[: len(data) - 3] if data is not None and getattr(byte_range, "start", None) is not None else data
 
+    def get_ranges(self, *args: Any, **kwargs: Any) -> Any:
+        return Store.get_ranges(self, *args, **kwargs)  # by `get`
+
 
 def test_a_short_read_is_named() -> None:
     """Bytes that a store did not give are not made up."""
@@ -255,6 +264,7 @@ def test_a_short_read_is_named() -> None:
         zarrgpu.read(z, np.s_[:90], device="host")
 
 
+@COMBINED
 def test_missing_shards_can_be_forbidden(store: Any) -> None:
     """`read_missing_chunks=False` names shards that are not there; missing chunks in a shard are fill values."""
     z = written("blosc", smooth(SHAPE, "<f4"), store)
@@ -262,11 +272,12 @@ def test_missing_shards_can_be_forbidden(store: Any) -> None:
     with zarrgpu.enable(device="host", strict=True):
         strict = zarr.open_array(z.store, mode="r", config={"read_missing_chunks": False})
         for read in (lambda s: zarrgpu.read(z, s, device="host"), lambda s: strict[s]):
-            assert same(read(np.s_[:12, :12]), z[:12, :12])
+            assert same(read(np.s_[:12, :12]), np.asarray(z[:12, :12]))
             with pytest.raises(zarr.errors.ChunkNotFoundError, match="c/1/0"):
                 read(np.s_[:, :12])
 
 
+@COMBINED
 def test_explain_names_shards_and_what_keeps_them_from_a_program() -> None:
     z, _ = sharded({})
     assert "byte ranges of shards" in str(zarrgpu.explain(z, device="host"))
@@ -278,10 +289,8 @@ def test_explain_names_shards_and_what_keeps_them_from_a_program() -> None:
 
 def test_places() -> None:
     """Against indexing by hand: two levels, the outer one transposed."""
-    levels = [
-        shards.Level((2, 3), (1, 0), 0, True, lambda data: data),
-        shards.Level((4, 5), (0, 1), 0, True, lambda data: data),
-    ]  # type: ignore[arg-type, return-value]  # never decoded
+    options: Any = {"index_nbytes": 0, "at_end": True, "decode_index": None}
+    levels = [shards.Level((2, 3), (1, 0), **options), shards.Level((4, 5), (0, 1), **options)]
     grid = np.array(list(np.ndindex(16, 30)))
     shard, entries = shards.places(levels, grid)
     for (x, y), where, outer, inner in zip(grid.tolist(), shard.tolist(), *(e.tolist() for e in entries), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
@@ -12,6 +13,7 @@ import zarr
 from zarr.storage import StorePath
 
 from zarrgpu import _compat_store, _read
+from zarrgpu._compat_points import adopted
 from zarrgpu.engine import normalize, resolve
 from zarrgpu.engine.base import Array
 from zarrgpu.errors import UnsupportedError
@@ -29,14 +31,14 @@ class Enabled:
         ``"host"`` or ``"cuda:N"``.
     """
 
-    def __init__(self, device: str, change: Any) -> None:
+    def __init__(self, device: str, change: ExitStack) -> None:
         self.device = device
-        self._change = change
+        self._change: ExitStack | None = change
 
     def disable(self) -> None:
         """Put zarr's configuration back as it was; does nothing the second time."""
         if self._change is not None:
-            self._change.__exit__(None, None, None)
+            self._change.close()
             self._change = None
 
     def __enter__(self) -> Self:
@@ -90,7 +92,10 @@ def enable(device: str = "auto", memory_limit: int | None = None, strict: bool =
     module = "cpu" if name == "host" else "gpu"
     import_module(f"zarrgpu.buffer.{module}")  # registers its buffers
     import_module("zarrgpu.pipeline")  # and the pipeline, where the package's entry points are not installed
-    change = zarr.config.set(
+    change = ExitStack()
+    if module == "gpu":
+        change.enter_context(adopted())
+    settings = zarr.config.set(
         {
             "codec_pipeline.path": PIPELINE,
             "buffer": f"zarrgpu.buffer.{module}.Buffer",
@@ -98,6 +103,7 @@ def enable(device: str = "auto", memory_limit: int | None = None, strict: bool =
             "zarrgpu": {"device": name, "memory_limit": memory_limit, "strict": strict},
         }
     )
+    change.enter_context(settings)
     return Enabled(name, change)
 
 
