@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import zarr
 
-from zarrgpu import _compat, _compat_store
+from zarrgpu import _compat
+from zarrgpu._compat import store as stores
 from zarrgpu._cuda import Kernel
 from zarrgpu.chain import bind
 from zarrgpu.engine.base import Engine, Lane, aligned
@@ -54,7 +55,7 @@ class Wave:
         whole: list[Any] = [Axis(0, 1, n) for n in array.shape]
         strides = self.program.chunk_strides(array.chunks)
         self.plan = plan([whole], array.shape, array.chunks, strides, self.out.strides)
-        root = _compat_store.local_path(array.store_path)
+        root = stores.local_path(array.store_path)
         self.files = files([f"{root}/{metadata.encode_chunk_key(tuple(c))}" for c in self.plan.grid.tolist()])
         starts, sizes, self.used = self.fetch()
         if (sizes < 0).any():

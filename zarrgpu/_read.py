@@ -13,9 +13,10 @@ import numpy.typing as npt
 import zarr
 from zarr.errors import ChunkNotFoundError
 
-from zarrgpu import _compat, _compat_store
-from zarrgpu._compat_select import Part, Selected, select
-from zarrgpu._compat_shards import flatten
+from zarrgpu import _compat
+from zarrgpu._compat import store as stores
+from zarrgpu._compat.select import Part, Selected, select
+from zarrgpu._compat.shards import flatten
 from zarrgpu._counters import count
 from zarrgpu.chain import Program, bind, is_plain, reordered
 from zarrgpu.engine import resolve
@@ -114,11 +115,11 @@ def _read_parts(
         grid = np.array([part.coordinates for part, _ in parts], np.int64)[owner]
     encode, store_path = array.metadata.encode_chunk_key, array.store_path
     keys = [encode(tuple(coordinates)) for coordinates in grid.tolist()]
-    root = _compat_store.local_path(store_path)
+    root = stores.local_path(store_path)
     if root is not None:
         source: Source = files([f"{root}/{key}" for key in keys])
     else:
-        source = _compat_store.source_of([store_path / key for key in keys], bound.spec, _compat.loop())
+        source = stores.source_of([store_path / key for key in keys], bound.spec, _compat.loop())
     present = execute(engine, target, planned, of, entries, source, bound, lambda i: store_path / keys[i], stream)
     if not present.all() and not bound.spec.config.read_missing_chunks:
         missing = sorted({keys[i] for i in of[~present].tolist()})
@@ -188,10 +189,10 @@ def execute(
     from zarrgpu.request import Request
 
     program, spec, codecs, levels, _ = bound
-    shards = Shards(source, levels, of, entries, lambda i: _compat_store.name_of(place(i))) if levels else None
+    shards = Shards(source, levels, of, entries, lambda i: stores.name_of(place(i))) if levels else None
 
     def name(i: int) -> tuple[str, str]:
-        store, key = _compat_store.name_of(place(int(of[i])))
+        store, key = stores.name_of(place(int(of[i])))
         return store, f"{key}[{', '.join(str(entry[i]) for entry in entries)}]" if entries else key
 
     request = Request(

@@ -12,8 +12,9 @@ from typing import Any, Self
 import zarr
 from zarr.storage import StorePath
 
-from zarrgpu import _compat_store, _read
-from zarrgpu._compat_points import adopted
+from zarrgpu import _read
+from zarrgpu._compat import store as stores
+from zarrgpu._compat.points import adopted
 from zarrgpu.engine import normalize, resolve
 from zarrgpu.engine.base import Array
 from zarrgpu.errors import UnsupportedError
@@ -209,7 +210,7 @@ def explain(source: Source, device: str = "auto") -> Explanation:
         stages = ("zarr's codecs on the host",) + (("one copy to the device",) if engine.kind != "host" else ())
         return Explanation(engine.name, False, error.reason, stages)
     upload = ("upload: one copy a wave from pinned memory",) if engine.kind == "cuda" else ()
-    fetch = "files" if _compat_store.local_path(array.store_path) is not None else "the store's async API"
+    fetch = "files" if stores.local_path(array.store_path) is not None else "the store's async API"
     shards = ", chunks as byte ranges of shards" * bool(bound.levels)
     stages = (f"fetch: {fetch}{shards} into the arena", *upload, *bound.program.describe(engine.by_library))
     return Explanation(engine.name, True, None, stages)

@@ -26,7 +26,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.registry import register_pipeline
 
 from zarrgpu import _compat
-from zarrgpu._compat_store import host_getter, source_of
+from zarrgpu._compat.store import host_getter, source_of
 from zarrgpu._counters import count
 from zarrgpu._read import bind_chunks, counted, execute, finish, in_shards, plan_for, writable
 from zarrgpu.engine import resolve
