@@ -46,8 +46,8 @@ def group(tmp_path: Path) -> Path:
     scaled, sharding = zarr.codecs.ScaleOffset(scale=2.0, offset=1.0), zarr.codecs.ShardingCodec(chunk_shape=(3, 4))
     without_program: dict[str, Any] = {"filters": [scaled], "serializer": sharding, "compressors": None}
     for name, options in (("t", {}), ("deep/u", without_program)):
-        values = smooth((3, 4))
-        root.create_array(name, shape=values.shape, chunks=(3, 4), dtype="f4", **options)[...] = values  # type: ignore[arg-type]  # options of any kind
+        values = np.arange(12, dtype="f4").reshape(3, 4)
+        root.create_array(name, shape=values.shape, chunks=(3, 4), dtype="f4", **options)[...] = values
     return tmp_path / "g.zarr"
 
 

@@ -90,7 +90,7 @@ def test_chunks_of_several_shapes(engine: str) -> None:
             want = values.copy()
             want[7:, :3] = 0
             with zarrgpu.enable(device=name, strict=True):
-                again = zarr.open_array(z.store, mode="r")
+                again: Any = zarr.open_array(z.store, mode="r")
                 for selection in (
                     np.s_[...],
                     np.s_[2:9, 1:12:3],
