@@ -18,6 +18,7 @@ from zarrgpu._compat import store as stores
 from zarrgpu._compat.select import Part, Selected, select
 from zarrgpu._compat.shards import flatten
 from zarrgpu._counters import count
+from zarrgpu._memo import Memo
 from zarrgpu.chain import Program, bind, is_plain, reordered
 from zarrgpu.engine import resolve
 from zarrgpu.engine.base import Array, Engine
@@ -59,10 +60,17 @@ def bind_chunks(codecs: Sequence[Any], spec: Any, engine: Engine) -> Bound:
     return Bound(bind(_compat.chain_of(inner, chunk), engine.by_library), chunk, inner, levels, tuple(spec.shape))
 
 
+_bound = Memo[Bound]()
+
+
 def bind_array(array: zarr.Array[Any], engine: Engine) -> Bound:
-    """Bind an array to an engine; where its chunks differ in shape, chunks of one element."""
-    spec = replace(_compat.spec_of(array.metadata), config=_compat.config_of(array))
-    return bind_chunks(_compat.evolved_codecs(array.metadata), spec, engine)
+    """Bind an array to an engine, once; where its chunks differ in shape, chunks of one element."""
+
+    def make() -> Bound:
+        spec = replace(_compat.spec_of(array.metadata), config=_compat.config_of(array))
+        return bind_chunks(_compat.evolved_codecs(array.metadata), spec, engine)
+
+    return _bound.get(array.metadata, (*_compat.settings_of(array), engine.by_library), make)
 
 
 def read(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, stream: Any) -> Array:
