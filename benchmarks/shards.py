@@ -3,7 +3,7 @@
     python -m benchmarks.shards [--repeats N] [--small] [--peers] [--targets]
 
 The arrays are uint16 micrographs in inner chunks of 32^3, Zstandard, shards of (64, 512, 512), in a temporary local
-store: (64, 2048, 2048) is read whole; of (256, 1024, 1024) a thousand random crops of 128^3, each by a `read` of its own,
+store: (64, 2048, 2048) is read whole; of (256, 1024, 1024) a thousand random crops of 128^3, each by its own `read`,
 on several threads, and some at once, by `read_many`. Rates count the bytes of results; the chunks that crops touch, all
 of which are decoded, have twice as many, and that rate follows.
 
