@@ -30,7 +30,7 @@ is `OK` libzstd takes, with the same bytes; what is refused otherwise it refuses
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,12 @@ from zarrgpu.kernels.tables import S_WANT
 from zarrgpu.kernels.zstd_format import BLOCK_COLUMNS, NUMBERS
 
 Lines = npt.NDArray[np.int64]
+
+Split = Callable[[int, Callable[[int, int], Any], int], None]
+"""``split(n, work, least)`` does ``work(begin, end)`` for parts of ``range(n)``, of `least` items or more each."""
+
+SCANNED = 256
+"""Blocks to be scanned from which on it pays to ask another thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +93,7 @@ def measure(
     order: Lines,
     status: npt.NDArray[np.int32],
     streaming: bool,
+    split: Split,
 ) -> Lines:
     """Count the blocks and sequences of streams whose bytes are in `source`, on the host.
 
@@ -102,6 +109,8 @@ def measure(
     streaming : bool
         Whether frames that do not say their size are decoded as libzstd decodes a stream, of which it remembers a
         window.
+    split : callable
+        What does the work, in parts; of those at once that it likes.
 
     Returns
     -------
@@ -109,8 +118,14 @@ def measure(
         For `group`; see `zarrgpu.kernels.zstd_scan`.
     """
     counts = np.zeros((len(order), zstd_scan.COUNT_COLUMNS), np.int64)
-    zstd_scan.COUNT.host()(0, len(order), source, streams, order, streaming, counts, status)
+    _scan(zstd_scan.COUNT, split, len(order), (source, streams, order, streaming, counts, status))
     return counts
+
+
+def _scan(kernel: Kernel, split: Split, n: int, tables: tuple[Any, ...]) -> None:
+    """Run a twin over `n` streams in the first of `tables`, in parts of `SCANNED` blocks or more, about."""
+    twin, blocks = kernel.host(), n + (tables[0].size >> 16)
+    split(n, lambda begin, end: twin(begin, end, *tables), max(1, SCANNED * n // max(blocks, 1)))
 
 
 def group(
@@ -120,6 +135,7 @@ def group(
     counts: Lines,
     status: npt.NDArray[np.int32],
     streaming: bool,
+    split: Split,
 ) -> list[Group]:
     """Find the blocks of streams that `measure` has counted; all of them are `OK`.
 
@@ -133,7 +149,8 @@ def group(
         first = np.concatenate([[0], np.cumsum(blocks[begin:end])])
         pool = np.cumsum(sequences[begin:end]) - sequences[begin:end]
         table = np.zeros(int(first[-1]) * BLOCK_COLUMNS, np.uint32)
-        zstd_scan.BLOCKS.host()(0, len(lines), source, streams, lines, streaming, own, first, pool, table, status)
+        tables = (source, streams, lines, streaming, own, first, pool, table, status)
+        _scan(zstd_scan.BLOCKS, split, len(lines), tables)
         checked = bool((own[:, zstd_scan.N_FLAGS] & zstd_scan.CHECKED).any())
         groups.append(Group(lines, first, table, int(sequences[begin:end].sum()), checked))
     return groups
@@ -141,14 +158,12 @@ def group(
 
 def _parts(sizes: Lines, most: int) -> Iterator[tuple[int, int]]:
     """Ranges of lines whose sizes add up to `most` at most, or that are a single line."""
-    begin, total = 0, 0
-    for i, size in enumerate(sizes.tolist()):
-        if total + size > most and i > begin:
-            yield begin, i
-            begin, total = i, 0
-        total += size
-    if begin < len(sizes):
-        yield begin, len(sizes)
+    ends, begin = np.cumsum(sizes), 0
+    while begin < len(sizes):
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + most, "right")))
+        yield begin, end
+        begin = end
 
 
 def launches(

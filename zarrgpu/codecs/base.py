@@ -193,7 +193,7 @@ class Container(Stage):
         return self.nbytes
 
     def tables(self) -> int:
-        """Bytes that its decoder's tables take on an engine for each chunk of a wave, at most."""
+        """Bytes that its decoder's tables take for each chunk of a wave, unless a single chunk needs more."""
         return 0
 
 

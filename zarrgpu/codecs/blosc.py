@@ -14,6 +14,7 @@ from numcodecs.blosc import decompress
 
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
 from zarrgpu.codecs.preference import FEWEST_STREAMS
+from zarrgpu.fetch import split
 from zarrgpu.kernels import tables as t
 
 if TYPE_CHECKING:
@@ -99,11 +100,11 @@ def _groups(arena: Bytes, streams: npt.NDArray[np.int64], frames: npt.NDArray[np
     from zarrgpu.kernels import zstd
 
     verdicts = np.zeros(len(streams), np.int32)
-    counts = zstd.measure(arena, streams, frames, verdicts, False)
+    counts = zstd.measure(arena, streams, frames, verdicts, False, split)
     refused = frames[verdicts[frames] != t.Status.OK]
     status[streams[refused, t.S_CHUNK]] = verdicts[refused]
     good = status[streams[frames, t.S_CHUNK]] == t.Status.OK
-    return zstd.group(arena, streams, frames[good], counts[good], verdicts, False)
+    return zstd.group(arena, streams, frames[good], counts[good], verdicts, False, split)
 
 
 def inner_codecs(arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from numcodecs.zstd import decompress
 
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused
+from zarrgpu.fetch import split
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
 
@@ -87,9 +88,9 @@ class Zstd(Container):
         status = np.zeros(len(chunks), np.int32)
         longest = np.argsort(-size, kind="stable")
         longest = longest[size[longest] >= 0]
-        counts = zstd.measure(arena, streams, longest, status, True)
+        counts = zstd.measure(arena, streams, longest, status, True, split)
         good = status[longest] == Status.OK
-        groups = zstd.group(arena, streams, longest[good], counts[good], status, True)
+        groups = zstd.group(arena, streams, longest[good], counts[good], status, True, split)
         status[status == Status.TRUNCATED] = Status.CUT_SHORT  # numcodecs must not be asked: it may never return
         return Located(layouts, streams, {}, status, groups)
 

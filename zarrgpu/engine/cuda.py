@@ -72,7 +72,7 @@ class CudaLane(Lane):
 
     def room(self, n: int, dtype: npt.DTypeLike) -> Array:
         with self.stream:
-            array = cupy.empty(max(n, 1), dtype)
+            array = cupy.empty(roomy(n), dtype)[: max(n, 1)]  # of few sizes, which the pool then has
         self._alive.append(array)
         return array
 
