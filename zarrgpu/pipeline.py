@@ -25,10 +25,12 @@ from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.registry import register_pipeline
+from zarr.storage import StorePath
 
 from zarrgpu import _compat
 from zarrgpu._counters import count
 from zarrgpu._read import Bound, execute, writable
+from zarrgpu.buffer import expected_uploads
 from zarrgpu.chain import bind
 from zarrgpu.engine import resolve
 from zarrgpu.errors import UnsupportedError
@@ -104,7 +106,8 @@ class GpuCodecPipeline(CodecPipeline):
     ) -> Iterable[NDBuffer | None]:
         """Decode chunks on the host, into the buffers that their specs ask for."""
         pairs = list(chunk_bytes_and_specs)
-        decoded = await self.zarr.decode([(_host_bytes(b), _compat.replace_prototype(s)) for b, s in pairs])
+        with expected_uploads():
+            decoded = await self.zarr.decode([(_host_bytes(b), _compat.replace_prototype(s)) for b, s in pairs])
         return [
             spec.prototype.nd_buffer.from_numpy_array(chunk.as_numpy_array())
             if chunk is not None and _compat.is_for_device(spec.prototype.nd_buffer)
@@ -117,7 +120,8 @@ class GpuCodecPipeline(CodecPipeline):
     ) -> Iterable[Buffer | None]:
         """Encode chunks on the host, into the buffers that their specs ask for."""
         pairs = list(chunk_arrays_and_specs)
-        encoded = await self.zarr.encode([(_host_array(a), _compat.replace_prototype(s)) for a, s in pairs])
+        with expected_uploads():
+            encoded = await self.zarr.encode([(_host_array(a), _compat.replace_prototype(s)) for a, s in pairs])
         return [
             spec.prototype.buffer.from_bytes(memoryview(data.as_numpy_array()))
             if data is not None and _compat.is_for_device(spec.prototype.buffer)
@@ -136,10 +140,14 @@ class GpuCodecPipeline(CodecPipeline):
             For a chunk that neither our decoders nor zarr's can decode.
         UnsupportedError
             When `enable` was told to be strict and the read has no program.
+        ValueError
+            For an `out` that is read-only.
         """
         batch = list(batch_info)
         if not batch:
             return ()
+        if _is_read_only(out):
+            raise ValueError("out is read-only")
         loop = asyncio.get_running_loop()
         try:
             present = await loop.run_in_executor(_requests(), self._read, batch, out, drop_axes, loop)
@@ -147,15 +155,19 @@ class GpuCodecPipeline(CodecPipeline):
             if zarr.config.get("zarrgpu.strict", False):
                 raise
             count("chunks.zarr", len(batch))
-            return await self._read_through_zarr(batch, out, drop_axes)
+            with expected_uploads():
+                return await self._read_through_zarr(batch, out, drop_axes)
         return tuple(GetResult(status="present" if p else "missing") for p in present)
 
     async def write(self, batch_info: Iterable[WriteItem], value: NDBuffer, drop_axes: tuple[int, ...] = ()) -> None:
         """Encode chunks on the host by zarr's own pipeline and write them."""
-        batch: Any = [(setter, _compat.replace_prototype(spec), *rest) for setter, spec, *rest in batch_info]
+        batch: Any = [
+            (_host_setter(setter), _compat.replace_prototype(spec), *rest) for setter, spec, *rest in batch_info
+        ]
         host = _host_array(value)
         assert host is not None
-        await self.zarr.write(batch, host, drop_axes)
+        with expected_uploads():
+            await self.zarr.write(batch, host, drop_axes)
 
     def _read(
         self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...], loop: asyncio.AbstractEventLoop
@@ -213,6 +225,28 @@ def source_of(getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoo
         return files([p for p in paths if p is not None])
     gets = [_compat.getter(g, prototype) for g in getters]
     return Objects(lambda i: gets[i](), loop, _compat.concurrency())
+
+
+@dataclass(frozen=True)
+class _HostSetter(_compat.HostGetter):
+    """A byte setter of the same kind."""
+
+    async def set(self, value: Buffer) -> None:
+        await self.inner.set(value)
+
+    async def delete(self) -> None:
+        await self.inner.delete()
+
+
+def _host_setter(setter: Any) -> Any:
+    """`setter`, made to serve host buffers."""
+    return setter if isinstance(setter, StorePath) else _HostSetter(setter)
+
+
+def _is_read_only(buffer: NDBuffer) -> bool:
+    """Whether a buffer's array must not be written: NumPy says so of its own, our buffers of a device's."""
+    flags = getattr(buffer._data, "flags", None)
+    return getattr(buffer, "_read_only", False) or not getattr(flags, "writeable", True)
 
 
 def _host_bytes(data: Buffer | None) -> Buffer | None:
