@@ -53,7 +53,9 @@ class _Data:
 
     def _take(self, array: Any) -> None:
         """Hold an array: a device array as a cupy view of it, anything else as a NumPy array."""
-        if on_device(array):
+        if isinstance(array, cupy.ndarray):
+            self._data = array
+        elif on_device(array):
             self._data, self._read_only = to_cupy(array)
         else:
             self._data = to_numpy(array) if hasattr(array, "__dlpack__") else np.asarray(array)
