@@ -58,6 +58,9 @@ def to_cupy(array: Any) -> tuple[Any, bool]:
 def to_numpy(array: Any) -> npt.NDArray[Any]:
     """View a host array: a NumPy array of the same memory, read-only where the array is.
 
+    Before its version 1.0 DLPack does not tell, and NumPy takes what comes so for read-only, unless the array converts
+    to a NumPy array of the same memory itself, as torch's do, which then tells.
+
     Raises
     ------
     TypeError
@@ -66,9 +69,16 @@ def to_numpy(array: Any) -> npt.NDArray[Any]:
     if isinstance(array, np.ndarray):
         return np.asarray(array)  # of a subclass, the plain array
     try:
-        return np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(memoryview(array))
+        if not hasattr(array, "__dlpack__"):
+            return np.asarray(memoryview(array))
+        view = np.from_dlpack(array)
+        if not view.flags.writeable and hasattr(array, "__array__"):
+            own = np.asarray(array)
+            if own.ctypes.data == view.ctypes.data:
+                return own
+        return view
     except (BufferError, RuntimeError, TypeError) as error:
-        raise TypeError(f"not an array in host memory: {type(array).__name__} ({error})") from error
+        raise TypeError(f"no array in host memory: {error}") from error
 
 
 class _Exported:

@@ -11,10 +11,9 @@ import numpy.typing as npt
 import zarr
 from zarr.errors import ChunkNotFoundError
 
-from zarrgpu import _compat
+from zarrgpu import _compat, _out
 from zarrgpu._counters import count
 from zarrgpu.chain import Program, bind, is_plain, reordered
-from zarrgpu.engine import resolve
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Objects, Source, files
@@ -27,18 +26,6 @@ class Bound(NamedTuple):
     program: Program
     spec: Any
     codecs: tuple[Any, ...]
-
-
-def engine_for(metadata: Any, engine: Engine, out: Any = None) -> Engine:
-    """`engine`, or the host's for elements that are no numbers there, unless `out` takes their bits."""
-    dtype = metadata.dtype.to_native_dtype().newbyteorder("=")
-    takes = engine.supports(dtype) or (engine.owns(out) and out.dtype == bits_of(dtype))
-    return engine if takes else resolve("host")
-
-
-def bits_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the bits of times, int64; `dtype` for everything else."""
-    return np.dtype(np.int64) if dtype.kind in "mM" else dtype
 
 
 def bind_array(metadata: Any, engine: Engine) -> Bound:
@@ -122,17 +109,9 @@ def through_zarr(
     host = reordered(host, native) if is_plain(native) else host.astype(native, copy=False)
     if out is None:
         return engine.from_host(host) if engine.supports(native) else host
-    check_out(out, host.shape, native, engine)
+    _out.check(out, host.shape, native)
     if stream is not None:  # what is on it may still use `out`
         with engine.lanes(stream) as lanes:
             lanes[0].wait()
     engine.assign(out, engine.from_host(host.view(out.dtype)))  # of times maybe the bits
     return out
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], engine: Engine) -> None:
-    """Raise unless `out` is an array of the engine, of this shape and dtype."""
-    if not engine.owns(out):
-        raise TypeError(f"out must be an array on {engine.name}, got {type(out).__name__}")
-    if out.shape != shape or out.dtype not in (dtype, bits_of(dtype)):
-        raise ValueError(f"out must have shape {shape} and dtype {dtype}, got {out.shape} and {out.dtype}")

@@ -11,9 +11,9 @@ from typing import Any, Self
 import zarr
 from zarr.storage import StorePath
 
-from zarrgpu import _compat, _read
+from zarrgpu import _compat, _out, _read
 from zarrgpu.engine import normalize, resolve
-from zarrgpu.engine.base import Array
+from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.plan import axes_of
 
@@ -103,7 +103,7 @@ def enable(device: str = "auto", memory_limit: int | None = None, strict: bool =
 
 
 def read(
-    source: Source, selection: Any = ..., *, out: Array | None = None, device: str = "auto", stream: Any = None
+    source: Source, selection: Any = ..., *, out: Any | None = None, device: str = "auto", stream: Any = None
 ) -> Array:
     """Read an array, or a part of it, into memory of a device.
 
@@ -115,8 +115,10 @@ def read(
         Ints and slices with positive steps, as in ``z[selection]``; all of the array by default. Other selections go
         through zarr's own indexing.
     out : array, optional
-        An array of the device to write to, of the selection's shape and the array's dtype in native byte order. Of
-        int64 for the bits of times (``datetime64``, ``timedelta64``), which a GPU has no dtype for.
+        What to write to, in place: an array in memory of the device, of any strides and any library that has
+        ``__cuda_array_interface__`` or DLPack (cupy, torch, numba), for the host DLPack or the buffer protocol (NumPy,
+        torch, memoryview). Of the selection's shape and the array's dtype in native byte order; of int64 for the bits
+        of times (``datetime64``, ``timedelta64``), which a GPU has no dtype for.
     device : str, default "auto"
         As in `enable`.
     stream : optional
@@ -126,8 +128,8 @@ def read(
     Returns
     -------
     numpy.ndarray or cupy.ndarray
-        In native byte order, 0-d where every axis was selected by an int. `out`, if that was given. Times, raw bits,
-        strings, structures and objects, for which a GPU has no dtype, come as NumPy arrays on every device.
+        In native byte order, 0-d where every axis was selected by an int. Times, raw bits, strings, structures and
+        objects, for which a GPU has no dtype, come as NumPy arrays on every device. The very `out`, if one was given.
 
     Raises
     ------
@@ -137,12 +139,31 @@ def read(
         When the device is not there.
     IndexError
         For selections out of range, as zarr raises them.
+    TypeError
+        For an `out` that is no array in memory of the device's kind.
+    ValueError
+        For an `out` of another shape, dtype or device, one that is read-only, or whose elements overlap each other.
+
+    Examples
+    --------
+    >>> import numpy as np, zarr, zarrgpu
+    >>> z = zarr.create_array({}, shape=(4,), dtype="i4", fill_value=7)
+    >>> out = np.zeros((4, 2), "i4")
+    >>> _ = zarrgpu.read(z, out=out[:, 1], device="host")
+    >>> out[0].tolist()
+    [0, 7]
     """
     engine = resolve(device)
     if stream is not None and engine.kind == "host":
         raise ValueError("stream= needs a CUDA device")
     array = _open(source)
-    engine = _read.engine_for(array.metadata, engine, out)
+    target, engine = _out.adopt(out, array.dtype, engine)
+    result = _read_into(target, array, selection, engine, stream)
+    return result if out is None else out
+
+
+def _read_into(out: Array | None, array: zarr.Array[Any], selection: Any, engine: Engine, stream: Any) -> Array:
+    """Read into an adopted `out`, or a new array where it is None."""
     try:
         bound = _read.bind_array(array.metadata, engine)
     except UnsupportedError as error:
@@ -155,7 +176,7 @@ def read(
     if out is None:
         out = engine.empty(shape, dtype)
     else:
-        _read.check_out(out, shape, dtype, engine)
+        _out.check(out, shape, dtype)
     _read.run(array, axes, bound, engine, out, stream)
     return out
 
@@ -208,7 +229,7 @@ def explain(source: Source, device: str = "auto") -> Explanation:
         ``str()`` of it is a listing.
     """
     array = _open(source)
-    engine = _read.engine_for(array.metadata, resolve(device))
+    _, engine = _out.adopt(None, array.dtype, resolve(device))
     try:
         program = _read.bind_array(array.metadata, engine).program
     except UnsupportedError as error:

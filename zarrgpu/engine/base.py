@@ -160,6 +160,18 @@ class Engine(ABC):
         """Whether `array` is an array of this engine."""
 
     @abstractmethod
+    def adopt(self, out: Any) -> Array:
+        """View an array of any library, which is to be written to, as an array of this engine.
+
+        Raises
+        ------
+        TypeError
+            For what is no array in the kind of memory that the engine fills.
+        ValueError
+            For an array on another device, or one that is read-only.
+        """
+
+    @abstractmethod
     def lanes(self, stream: Any = None) -> Any:
         """Return a context manager that lends a list of lanes.
 
