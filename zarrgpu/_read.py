@@ -11,7 +11,7 @@ import numpy.typing as npt
 import zarr
 from zarr.errors import ChunkNotFoundError
 
-from zarrgpu import _compat, _out
+from zarrgpu import _compat, _fork, _out
 from zarrgpu._counters import count
 from zarrgpu.chain import Program, bind, is_plain, reordered
 from zarrgpu.engine.base import Array, Engine
@@ -75,8 +75,9 @@ def execute(
 
     ``place(i)`` is the store path, or another byte getter, of chunk ``i``.
     """
-    from zarrgpu import wave  # numba, only once something is read
-    from zarrgpu.request import Request
+    with _fork.loading:
+        from zarrgpu import wave  # numba, only once something is read
+        from zarrgpu.request import Request
 
     program, spec, codecs = bound
     request = Request(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu import _fork
 from zarrgpu.engine.base import ALIGN, cores, readers
 
 MISSING = -1
@@ -99,7 +100,8 @@ class NativeFiles(Files):
 
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """As `Source.load`."""
-        from zarrgpu import _native as native
+        with _fork.loading:
+            from zarrgpu import _native as native
 
         paths = self.paths[first:last]
         n, table = len(paths), native.path_table(paths)

@@ -7,7 +7,6 @@ loop's. The output decides the engine: a device array is filled by that device, 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.registry import register_pipeline
 from zarr.storage import StorePath
 
-from zarrgpu import _compat
+from zarrgpu import _compat, _fork
 from zarrgpu._counters import count
 from zarrgpu._read import Bound, execute, writable
 from zarrgpu.buffer import expected_uploads
@@ -49,8 +48,7 @@ def _requests() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(REQUESTS, thread_name_prefix="zarrgpu-request")
 
 
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
-    os.register_at_fork(after_in_child=_requests.cache_clear)
+_fork.in_child(_requests.cache_clear)  # threads do not survive a fork: the child makes its own
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,16 @@ from zarr.registry import register_buffer, register_ndbuffer
 from zarrgpu._interop import on_device, to_cupy, to_numpy
 from zarrgpu.buffer import Prototype, uploads_are_expected
 from zarrgpu.buffer._equal import all_equal
-from zarrgpu.engine import CUDA_DTYPES
+from zarrgpu.engine import CUDA_DTYPES, FORKED, is_forked
+from zarrgpu.errors import DeviceUnavailableError
 
 __all__ = ["Buffer", "NDBuffer", "buffer_prototype"]
 
 
 def _device() -> Any:
     """The device that `zarrgpu.enable` was told, else the current one; zarr allocates on a thread of its own."""
+    if is_forked():
+        raise DeviceUnavailableError(FORKED)
     kind, _, index = str(zarr.config.get("zarrgpu.device", "cuda")).partition(":")
     return cupy.cuda.Device(int(index)) if kind == "cuda" and index else nullcontext()
 
