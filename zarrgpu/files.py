@@ -107,6 +107,9 @@ class NativeFiles(Files):
     PIECE = 1 << 22
     """Bytes that a worker reads at once, so that the largest range does not keep the others waiting."""
 
+    SHARE = 1 << 19
+    """Bytes that are worth another worker: to wake one takes as long as to read a tenth of that from the page cache."""
+
     def sizes(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """As `Files.sizes`."""
         native = _native()
@@ -143,7 +146,7 @@ class NativeFiles(Files):
         def read(begin: int, end: int) -> None:  # of so many bytes, rounded to pieces
             native.read_ranges(*job, *np.searchsorted(ends, [begin, end], side="right").tolist())
 
-        split(int(ends[-1]) if len(ends) else 0, read, least=1 << 16)
+        split(int(ends[-1]) if len(ends) else 0, read, least=self.SHARE)
         for i in np.flatnonzero(status).tolist():
             raise _os_error(int(status[i]), self.paths[which[of[i]]])
 
