@@ -13,14 +13,13 @@ import numpy.typing as npt
 import zarr
 from zarr.errors import ChunkNotFoundError
 
-from zarrgpu import _compat
+from zarrgpu import _compat, _fork, _out
 from zarrgpu._compat import store as stores
 from zarrgpu._compat.select import Part, Selected, select
 from zarrgpu._compat.shards import flatten
 from zarrgpu._counters import count
 from zarrgpu._memo import Memo
 from zarrgpu.chain import Program, bind, is_plain, native, reordered
-from zarrgpu.engine import resolve
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Source
@@ -85,7 +84,7 @@ def read(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engi
     if out is None:
         out = engine.empty(selected.shape, dtype)
     else:
-        check_out(out, selected.shape, dtype, engine)
+        _out.check(out, selected.shape, dtype)
     target = writable(engine, out, flat=selected.flat)
     for one, extent, parts in groups:
         _read_parts(array, one, extent, parts, engine, target, stream)
@@ -208,8 +207,9 @@ def execute(
 
     ``place(i)`` is the store path, or another byte getter, of value ``i`` of `source`.
     """
-    from zarrgpu import wave  # numba, only once something is read
-    from zarrgpu.request import Request
+    with _fork.loading:
+        from zarrgpu import wave  # numba, only once something is read
+        from zarrgpu.request import Request
 
     program, spec, codecs, levels, _ = bound
     shards = Shards(source, levels, of, entries, lambda i: stores.name_of(place(i))) if levels else None
@@ -244,18 +244,6 @@ def counted(kind: str) -> Iterator[None]:
         raise
 
 
-def engine_for(metadata: Any, engine: Engine, out: Any = None) -> Engine:
-    """`engine`, or the host's for elements that are no numbers there, unless `out` takes their bits."""
-    dtype = native(metadata.dtype.to_native_dtype())
-    takes = engine.supports(dtype) or (engine.owns(out) and out.dtype == bits_of(dtype))
-    return engine if takes else resolve("host")
-
-
-def bits_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the bits of times, int64; `dtype` for everything else."""
-    return np.dtype(np.int64) if dtype.kind in "mM" else dtype
-
-
 def through_zarr(
     array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, stream: Any, reason: str
 ) -> Array:
@@ -267,17 +255,9 @@ def through_zarr(
     host = reordered(host, dtype) if is_plain(dtype) else host.astype(dtype, copy=False)
     if out is None:
         return engine.from_host(host) if engine.supports(dtype) else host
-    check_out(out, host.shape, dtype, engine)
+    _out.check(out, host.shape, dtype)
     if stream is not None:  # what is on it may still use `out`
         with engine.lanes(stream) as lanes:
             lanes[0].wait()
     engine.assign(out, engine.from_host(host.view(out.dtype)))  # of times maybe the bits
     return out
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], engine: Engine) -> None:
-    """Raise unless `out` is an array of the engine, of this shape and dtype."""
-    if not engine.owns(out):
-        raise TypeError(f"out must be an array on {engine.name}, got {type(out).__name__}")
-    if out.shape != shape or out.dtype not in (dtype, bits_of(dtype)):
-        raise ValueError(f"out must have shape {shape} and dtype {dtype}, got {out.shape} and {out.dtype}")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import zarr
 
-from zarrgpu import _compat
+from zarrgpu import _compat, _out
 from zarrgpu._compat.select import select
-from zarrgpu._read import bind_array, check_out, counted, finish, plan_for, read_planned, writable
+from zarrgpu._read import bind_array, counted, finish, plan_for, read_planned, writable
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.plan import BYTE
@@ -37,7 +37,7 @@ def read_many(
     if out is None:
         out = engine.empty((len(found), *shape), dtype)
     else:
-        check_out(out, (len(found), *shape), dtype, engine)
+        _out.check(out, (len(found), *shape), dtype)
     target = writable(engine, out)
     if parsed:
         planned = plan_for(bound, parsed, array.shape, target.strides[1:])

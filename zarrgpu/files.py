@@ -6,10 +6,12 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu import _fork
 from zarrgpu.fetch import MISSING, UNKNOWN, Ends, Fetched, Reserve, Source, pack, split, spread
 
 SHORT = "{} became shorter while it was read"
@@ -110,8 +112,7 @@ class NativeFiles(Files):
 
     def sizes(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """As `Files.sizes`."""
-        from zarrgpu import _native as native
-
+        native = _native()
         paths = [self.paths[i] for i in which.tolist()]
         n, table = len(paths), native.path_table(paths)
         sizes = np.empty(n, np.int64)
@@ -131,8 +132,7 @@ class NativeFiles(Files):
         arena: npt.NDArray[np.uint8],
     ) -> None:
         """As `Files.fill`."""
-        from zarrgpu import _native as native
-
+        native = _native()
         named, number = np.unique(which, return_inverse=True)
         pieces = np.maximum(-(-sizes // self.PIECE), 0)
         of = np.repeat(np.arange(len(sizes)), pieces)
@@ -156,10 +156,15 @@ def files(paths: Sequence[str]) -> Files:
     return NativeFiles(paths) if sys.platform == "linux" else Files(paths)
 
 
-def _os_error(status: int, path: str) -> OSError:
-    from zarrgpu import _native as native
+def _native() -> Any:
+    """The compiled workers."""
+    with _fork.loading:
+        from zarrgpu import _native
+    return _native
 
-    return OSError(SHORT.format(path)) if status == native.SHORT else OSError(-status, os.strerror(-status), path)
+
+def _os_error(status: int, path: str) -> OSError:
+    return OSError(SHORT.format(path)) if status == _native().SHORT else OSError(-status, os.strerror(-status), path)
 
 
 def _sizes(paths: Sequence[str]) -> list[int]:
