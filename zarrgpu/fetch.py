@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from itertools import pairwise
 from typing import Any
@@ -150,13 +150,7 @@ class Objects(Source):
                 data = await self.get(i)
             return None if data is None else np.frombuffer(data, np.uint8)
 
-        tasks = [asyncio.ensure_future(one(i)) for i in range(first, last)]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:  # after a failure nothing is left running; the store's error surfaces as it is
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        return await together(one(i) for i in range(first, last))
 
 
 class Buffers(Source):
@@ -183,6 +177,17 @@ class Buffers(Source):
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """As `Source.load`."""
         return _copy(self.buffers[first:last], reserve)
+
+
+async def together[T](work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of `work`, done at once; after a failure, which surfaces as it is, nothing is left running."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def files(paths: Sequence[str]) -> Files:

@@ -152,6 +152,10 @@ class Engine(ABC):
         """Return `array` as an array of this engine, copied if it must be; done when this returns."""
 
     @abstractmethod
+    def to_host(self, array: Array) -> npt.NDArray[Any]:
+        """Return `array`, of this engine, as a host array, copied if it must be."""
+
+    @abstractmethod
     def assign(self, out: Array, value: Array) -> None:
         """Copy an array of this engine into another of its shape; done when this returns."""
 

@@ -10,6 +10,7 @@ import cupy
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu._counters import count
 from zarrgpu._cuda import Kernel
 from zarrgpu.engine import CUDA_DTYPES
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent, roomy
@@ -41,6 +42,7 @@ class CudaLane(Lane):
     def upload(self, used: int, first: int = 0) -> Array:
         self._source = self._grown(self._source, used)
         if first < used:
+            count("bytes.uploaded", used - first)
             self._copied(self._source[first:used], self.arena[first:used])
         return self._source[: max(used, ALIGN)]
 
@@ -133,10 +135,17 @@ class CudaEngine(Engine):
             return cupy.empty(shape, dtype.newbyteorder("="), order)
 
     def from_host(self, array: npt.NDArray[Any]) -> Array:
+        count("bytes.uploaded", array.nbytes)
         with cupy.cuda.Device(self.index):
             device = cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
             cupy.cuda.get_current_stream().synchronize()
             return device
+
+    def to_host(self, array: Array) -> npt.NDArray[Any]:
+        count("bytes.downloaded", array.nbytes)
+        with cupy.cuda.Device(self.index):
+            host: npt.NDArray[Any] = array.get()
+            return host
 
     def assign(self, out: Array, value: Array) -> None:
         with cupy.cuda.Device(self.index):

@@ -100,6 +100,9 @@ class HostEngine(Engine):
     def from_host(self, array: npt.NDArray[Any]) -> Array:
         return array
 
+    def to_host(self, array: Array) -> npt.NDArray[Any]:
+        return np.asarray(array)
+
     def assign(self, out: Array, value: Array) -> None:
         out[...] = value
 
