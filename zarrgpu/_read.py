@@ -19,6 +19,7 @@ from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Objects, Source, files
 from zarrgpu.plan import Axis, Plan, plan_axes
+from zarrgpu.resident import resident
 
 
 class Bound(NamedTuple):
@@ -56,9 +57,12 @@ def run(array: zarr.Array[Any], axes: list[Axis], bound: Bound, engine: Engine, 
     target = writable(engine, out)
     plan = plan_axes(axes, spec.shape, program.chunk_strides(spec.shape), target.strides)
     keys = [metadata.encode_chunk_key(tuple(c)) for c in plan.grid.tolist()]
-    root = _compat.local_path(store_path)
-    if root is not None:
-        source: Source = files([f"{root}/{key}" for key in keys])
+    root, folder = _compat.local_path(store_path), f"{store_path.path}/" if store_path.path else ""
+    here = resident(store_path.store, (f"{folder}{key}" for key in keys), engine)
+    if here is not None:
+        source: Source = here
+    elif root is not None:
+        source = files([f"{root}/{key}" for key in keys])
     else:
         source = Objects(
             lambda i: _compat.getter(store_path / keys[i], spec.prototype)(), _compat.loop(), _compat.concurrency()

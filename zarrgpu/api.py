@@ -16,6 +16,7 @@ from zarrgpu.engine import normalize, resolve
 from zarrgpu.engine.base import Array
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.plan import axes_of
+from zarrgpu.resident import resident
 
 Source = str | PathLike[str] | zarr.Array[Any] | StorePath
 PIPELINE = "zarrgpu.pipeline.GpuCodecPipeline"
@@ -214,8 +215,10 @@ def explain(source: Source, device: str = "auto") -> Explanation:
     except UnsupportedError as error:
         stages = ("zarr's codecs on the host",) + (("one copy to the device",) if engine.kind != "host" else ())
         return Explanation(engine.name, False, error.reason, stages)
-    upload = ("upload: one copy a wave from pinned memory",) if engine.kind == "cuda" else ()
-    fetch = "files" if _compat.local_path(array.store_path) is not None else "the store's async API"
+    here = not program.host and resident(array.store_path.store, (), engine) is not None
+    upload = ("upload: one copy a wave from pinned memory",) if engine.kind == "cuda" and not here else ()
+    files = _compat.local_path(array.store_path) is not None
+    fetch = f"copies on {engine.name}" if here else "files" if files else "the store's async API"
     return Explanation(
         engine.name, True, None, (f"fetch: {fetch} into the arena", *upload, *program.describe(engine.by_library))
     )

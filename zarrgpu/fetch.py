@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.engine.base import ALIGN, cores, readers
+from zarrgpu.engine.base import ALIGN, Lane, cores, readers
 
 MISSING = -1
 """Size of a chunk that is not in the store."""
@@ -54,6 +54,15 @@ class Source(ABC):
         """Chunk `i`, in memory of its own, by the calling thread; None where the store has none."""
         raise NotImplementedError
 
+    @property
+    def on_engine(self) -> bool:
+        """Whether the chunks are in the engine's memory, so that `gather` works, and `read` too."""
+        return False
+
+    def gather(self, lane: Lane, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """Bring chunks ``first:last`` into a lane's source arena on the engine; returns what `load` does."""
+        raise NotImplementedError
+
 
 class Files(Source):
     """Chunks that are files of their own, read by threads of Python.
@@ -84,7 +93,7 @@ class Files(Source):
         """As `Source.load`."""
         paths = self.paths[first:last]
         sizes = np.fromiter((s for part in _spread(_sizes, paths) for s in part), np.int64, len(paths))
-        starts, used = _pack(sizes)
+        starts, used = pack(sizes)
         arena = memoryview(reserve(used))
         places = list(zip(paths, starts.tolist(), sizes.tolist(), strict=True))
         _spread(lambda part: _read_all(part, arena), places)
@@ -108,7 +117,7 @@ class NativeFiles(Files):
         sizes[(sizes == -errno.ENOENT) | (sizes == -errno.ENOTDIR)] = MISSING
         for i in np.flatnonzero((sizes < MISSING) | (sizes >= self.SURPRISING)).tolist():
             sizes[i] = _size(paths[i])
-        starts, used = _pack(sizes)
+        starts, used = pack(sizes)
         arena, status = reserve(used), np.zeros(n, np.int64)
         span = (*table, starts, np.maximum(sizes, 0), arena, status)
         _split(used, lambda begin, end: native.read_span(*span, begin, end), least=1 << 16)
@@ -158,11 +167,11 @@ class Buffers(Source):
 
     Parameters
     ----------
-    buffers : sequence of uint8[]
-        One for each chunk.
+    buffers : sequence of uint8[] or None
+        One for each chunk; None for a missing one.
     """
 
-    def __init__(self, buffers: Sequence[npt.NDArray[np.uint8]]) -> None:
+    def __init__(self, buffers: Sequence[npt.NDArray[np.uint8] | None]) -> None:
         self.buffers = buffers
 
     @property
@@ -195,7 +204,7 @@ def files(paths: Sequence[str]) -> Files:
     return NativeFiles(paths) if sys.platform == "linux" else Files(paths)
 
 
-def _pack(sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+def pack(sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
     """Aligned places for pieces of `sizes` bytes, one after the other."""
     room = -(-np.maximum(sizes, 0) // ALIGN) * ALIGN  # a missing chunk takes none
     ends = np.cumsum(room)
@@ -207,7 +216,7 @@ def _copy(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
     """Copy chunks that are in host memory into an arena: what `Source.load` returns."""
     sizes = np.fromiter((MISSING if data is None else data.size for data in found), np.int64, len(found))
-    starts, used = _pack(sizes)
+    starts, used = pack(sizes)
     arena = reserve(used)
 
     def copy(part: Sequence[tuple[npt.NDArray[np.uint8] | None, int]]) -> None:

@@ -31,9 +31,11 @@ from zarrgpu._counters import count
 from zarrgpu._read import Bound, execute, writable
 from zarrgpu.chain import bind
 from zarrgpu.engine import resolve
+from zarrgpu.engine.base import Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Objects, Source, files
 from zarrgpu.plan import plan_batch
+from zarrgpu.resident import resident_places
 
 ReadItem = tuple[ByteGetter, ArraySpec, Any, Any, bool]
 WriteItem = tuple[ByteSetter, ArraySpec, Any, Any, bool]
@@ -175,7 +177,7 @@ class GpuCodecPipeline(CodecPipeline):
                 raise UnsupportedError("selection by arrays")
             plan = plan_batch([item[2:4] for item in batch], spec.shape, strides, target.strides)
         getters = [item[0] for item in batch]
-        source, bound = source_of(getters, spec.prototype, loop), Bound(program, spec, tuple(self.zarr))
+        source, bound = source_of(getters, spec.prototype, loop, engine), Bound(program, spec, tuple(self.zarr))
         return execute(engine, array, target, plan, source, bound, getters.__getitem__)
 
     async def _read_through_zarr(
@@ -206,8 +208,14 @@ def _counted(kind: str) -> Iterator[None]:
         raise
 
 
-def source_of(getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoop) -> Source:
-    """Where to fetch chunks from: files for a plain local store, else whatever the getters give, awaited on `loop`."""
+def source_of(getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoop, engine: Engine) -> Source:
+    """Where to fetch chunks from: the engine's own memory, files for a plain local store, else what the getters give.
+
+    They are awaited on `loop`.
+    """
+    here = resident_places(getters, engine)
+    if here is not None:
+        return here
     paths = [_compat.local_path(g) for g in getters]
     if None not in paths:
         return files([p for p in paths if p is not None])

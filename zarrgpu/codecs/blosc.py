@@ -6,7 +6,7 @@ The chunk's header wins over the metadata, whose `cname` only says what a writer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from numcodecs.blosc import decompress
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
 from zarrgpu.codecs.preference import FEWEST_STREAMS
 from zarrgpu.kernels import tables as t
+
+if TYPE_CHECKING:
+    from zarrgpu.encoded import Encoded
 
 HEADER = 16
 BLOSCLZ, LZ4, ZLIB, ZSTD = 0, 1, 3, 4  # numbers of inner codecs; 2 was Snappy, which numcodecs lacks
@@ -56,37 +59,38 @@ class Blosc(Container):
             raise Refused(t.Status.WRONG_SIZE)
         return decompress(encoded, out)
 
-    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
+    def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
         from zarrgpu.kernels import blosc
 
         n = len(chunks)
         layouts = np.empty((n, t.LAYOUT_COLUMNS), np.int64)
         counts, status = np.empty(n, np.int64), np.empty(n, np.int32)
-        blosc.SCAN.host()(0, n, arena, chunks, layouts, counts, status)
+        encoded.run(blosc.SCAN, n, (chunks,), (layouts, counts, status))
         first = np.concatenate([[0], np.cumsum(counts)])
         streams = np.zeros((int(first[-1]), t.STREAM_COLUMNS), np.int64)
         streams[:, t.S_CHUNK] = np.repeat(np.arange(n), counts)
-        blosc.STREAMS.host()(0, n, arena, chunks, layouts, first, streams, status)
+        if len(streams):
+            encoded.run(blosc.STREAMS, n, (chunks, layouts, first), (streams, status))
         size, want = streams[:, t.S_SIZE], streams[:, t.S_WANT]
         usable = status[streams[:, t.S_CHUNK]] == t.Status.OK
         stored = usable & (size == want)
         longest = np.argsort(-size, kind="stable")
         work = {"stored": longest[stored[longest]]}
-        inner = inner_codecs(arena, chunks)[streams[:, t.S_CHUNK]]
+        inner = inner_codecs(encoded, chunks)[streams[:, t.S_CHUNK]]
         for number, kind in KINDS.items():
             work[kind] = longest[(usable & ~stored & (inner == number))[longest]]
         return Located(layouts, streams, {kind: order for kind, order in work.items() if len(order)}, status)
 
-    def by_library(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        return np.isin(inner_codecs(arena, chunks), (ZLIB, ZSTD))
+    def by_library(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        return np.isin(inner_codecs(encoded, chunks), (ZLIB, ZSTD))
 
     def on_host(self) -> str:
         return "c-blosc by numcodecs"
 
 
-def inner_codecs(arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def inner_codecs(encoded: Encoded, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The number of each chunk's inner codec, -1 for chunks without a header."""
     has = chunks[:, t.C_SIZE] >= HEADER
     flags = np.full(len(chunks), -1, np.int64)
-    flags[has] = arena[chunks[has, t.C_START] + 2] >> 5
+    flags[has] = encoded.pick(chunks[has, t.C_START] + 2, 1)[:, 0] >> 5
     return flags
