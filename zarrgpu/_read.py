@@ -96,6 +96,7 @@ def execute(
     from zarrgpu.request import Request
 
     program, spec, codecs = bound
+    source.name = lambda i: _compat.name_of(place(i))
     request = Request(
         program=program,
         plan=plan,
@@ -105,7 +106,7 @@ def execute(
         out=target,
         fill=_compat.fill_bytes(spec, target.dtype),
         decode_on_cpu=partial(_compat.decode_on_cpu, codecs, spec),
-        name=lambda i: _compat.name_of(place(i)),
+        name=source.name,
         memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
     )
     present = wave.run(request, stream)

@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu._async import awaited, together
 from zarrgpu.engine.base import ALIGN, Lane, cores, readers
+from zarrgpu.errors import noted
 
 MISSING = -1
 """Size of a chunk that is not in the store."""
@@ -24,7 +26,13 @@ Reserve = Callable[[int], npt.NDArray[np.uint8]]
 
 
 class Source(ABC):
-    """Where the chunks of a request come from; chunk ``i`` of the request is line ``i`` of its plan."""
+    """Where the chunks of a request come from; chunk ``i`` of the request is line ``i`` of its plan.
+
+    Errors of the store surface as they are, with a note of the chunk.
+    """
+
+    name: Callable[[int], tuple[str, str]] | None = None
+    """``name(i)`` gives store and key of chunk ``i``, for those notes."""
 
     @abstractmethod
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
@@ -83,21 +91,33 @@ class Files(Source):
 
     def read(self, i: int) -> npt.NDArray[np.uint8] | None:
         """As `Source.read`."""
-        try:
-            with open(self.paths[i], "rb", buffering=0) as file:
-                return np.frombuffer(file.readall(), np.uint8)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
+        with noted(self.name, i):
+            try:
+                with open(self.paths[i], "rb", buffering=0) as file:
+                    return np.frombuffer(file.readall(), np.uint8)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
 
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """As `Source.load`."""
-        paths = self.paths[first:last]
-        sizes = np.fromiter((s for part in _spread(_sizes, paths) for s in part), np.int64, len(paths))
+        which = range(first, last)
+        found = _spread(lambda part: [self._size(i) for i in part], which)
+        sizes = np.fromiter((size for part in found for size in part), np.int64, len(which))
         starts, used = pack(sizes)
         arena = memoryview(reserve(used))
-        places = list(zip(paths, starts.tolist(), sizes.tolist(), strict=True))
-        _spread(lambda part: _read_all(part, arena), places)
+
+        def fill(part: Sequence[tuple[int, int, int]]) -> None:
+            for i, at, n in part:
+                if n > 0:
+                    with noted(self.name, i):
+                        _read(self.paths[i], arena[at : at + n])
+
+        _spread(fill, list(zip(which, starts.tolist(), sizes.tolist(), strict=True)))
         return starts, sizes, used
+
+    def _size(self, i: int) -> int:
+        with noted(self.name, i):
+            return _size(self.paths[i])
 
 
 class NativeFiles(Files):
@@ -116,14 +136,15 @@ class NativeFiles(Files):
         _split(n, lambda begin, end: native.file_sizes(*table, sizes, begin, end), least=32)
         sizes[(sizes == -errno.ENOENT) | (sizes == -errno.ENOTDIR)] = MISSING
         for i in np.flatnonzero((sizes < MISSING) | (sizes >= self.SURPRISING)).tolist():
-            sizes[i] = _size(paths[i])
+            sizes[i] = self._size(first + i)
         starts, used = pack(sizes)
         arena, status = reserve(used), np.zeros(n, np.int64)
         span = (*table, starts, np.maximum(sizes, 0), arena, status)
         _split(used, lambda begin, end: native.read_span(*span, begin, end), least=1 << 16)
         for i in np.flatnonzero(status).tolist():
             if status[i] != -errno.EISDIR:
-                raise _os_error(int(status[i]), paths[i])
+                with noted(self.name, first + i):
+                    raise _os_error(int(status[i]), paths[i])
             sizes[i] = MISSING
         return starts, sizes, used
 
@@ -144,19 +165,18 @@ class Objects(Source):
     def __init__(
         self, get: Callable[[int], Awaitable[Any | None]], loop: asyncio.AbstractEventLoop, concurrency: int
     ) -> None:
-        self.get, self.loop, self.concurrency = get, loop, concurrency
+        self.get, self.loop = get, loop
+        self.places = asyncio.Semaphore(concurrency)  # of all waves together
 
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """As `Source.load`."""
-        found = asyncio.run_coroutine_threadsafe(self._gather(first, last), self.loop).result()
-        return _copy(found, reserve)
+        return _copy(awaited(self._gather(first, last), self.loop), reserve)
 
     async def _gather(self, first: int, last: int) -> list[npt.NDArray[np.uint8] | None]:
-        places = asyncio.Semaphore(self.concurrency)
-
         async def one(i: int) -> npt.NDArray[np.uint8] | None:
-            async with places:
-                data = await self.get(i)
+            async with self.places:
+                with noted(self.name, i):
+                    data = await self.get(i)
             return None if data is None else np.frombuffer(data, np.uint8)
 
         return await together(one(i) for i in range(first, last))
@@ -186,17 +206,6 @@ class Buffers(Source):
     def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
         """As `Source.load`."""
         return _copy(self.buffers[first:last], reserve)
-
-
-async def together[T](work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of `work`, done at once; after a failure, which surfaces as it is, nothing is left running."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def files(paths: Sequence[str]) -> Files:
@@ -257,22 +266,12 @@ def _os_error(status: int, path: str) -> OSError:
     return OSError(-status, os.strerror(-status), path)
 
 
-def _sizes(paths: Sequence[str]) -> list[int]:
-    return [_size(path) for path in paths]
-
-
 def _size(path: str) -> int:
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return MISSING
     return MISSING if found.st_mode & 0o170000 == 0o040000 else found.st_size  # a folder is no chunk
-
-
-def _read_all(places: Sequence[tuple[str, int, int]], arena: memoryview) -> None:
-    for path, at, n in places:
-        if n > 0:
-            _read(path, arena[at : at + n])
 
 
 def _read(path: str, target: memoryview) -> None:

@@ -27,6 +27,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.registry import register_pipeline
 
 from zarrgpu import _compat
+from zarrgpu._async import on_thread
 from zarrgpu._counters import count
 from zarrgpu._read import Bound, execute, writable
 from zarrgpu.chain import bind
@@ -144,7 +145,7 @@ class GpuCodecPipeline(CodecPipeline):
             return ()
         loop = asyncio.get_running_loop()
         try:
-            present = await loop.run_in_executor(_requests(), self._read, batch, out, drop_axes, loop)
+            present = await on_thread(_requests(), self._read, batch, out, drop_axes, loop)
         except UnsupportedError:
             if zarr.config.get("zarrgpu.strict", False):
                 raise

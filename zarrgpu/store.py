@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from importlib import import_module
 from typing import Any, Self, cast
@@ -16,9 +15,9 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import StorePath
 
 from zarrgpu import _compat
+from zarrgpu._async import awaited, together
 from zarrgpu.engine import normalize, resolve
 from zarrgpu.engine.base import Array
-from zarrgpu.fetch import together
 
 DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"})
 """Names of metadata documents, which only the host reads, and which stay there."""
@@ -94,7 +93,7 @@ class DeviceStore(Store):
             When `source` holds nothing at `path`.
         """
         store, place = cls(device), _place(source, path)
-        asyncio.run_coroutine_threadsafe(store._fill(place), _compat.loop()).result()
+        awaited(store._fill(place), _compat.loop())
         return cast("Self", store.with_read_only(True)) if read_only else store
 
     async def _fill(self, place: StorePath) -> None:
