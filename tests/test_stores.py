@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 import zarr
 from zarr.abc.buffer import Buffer
-from zarr.abc.store import Store
+from zarr.abc.store import RangeByteRequest, Store, SuffixByteRequest
+from zarr.buffer import cpu
 from zarr.storage import (
     FsspecStore,
     LocalStore,
@@ -33,11 +34,15 @@ from zarr.storage import (
 import zarrgpu
 from tests.conftest import GPU
 from tests.engines import ENGINES, device, fates, make, same, smooth
-from zarrgpu import _compat, fetch, wave
+from zarrgpu import _compat, wave
+from zarrgpu.files import Files, NativeFiles
 
 VALUES = smooth((40, 25), "<i4")
-VALUES[20:30] = 9  # the fill value: these chunks are missing
+VALUES[20:30] = 9  # the fill value: this chunk, or shard, is missing
+VALUES[4:8] = 9  # these chunks are missing in a shard
 CHUNKS = (10, 25)
+READ = {"blosc": 4 + 4 + 4 + 2, "zstd": 4 + 4 + 4 + 2, "sharded": 20 + 14 + 20 + 8}
+"""Chunks that `test_every_store` reads of each array."""
 
 
 class Server(ThreadingHTTPServer):
@@ -131,10 +136,12 @@ def made(store: Any, formats: tuple[int, ...] = (2, 3)) -> None:
     for zarr_format in formats:
         zstd = numcodecs.Zstd(1) if zarr_format == 2 else zarr.codecs.ZstdCodec(level=1)
         chains: dict[str, Any] = {"blosc": {}, "zstd": {"compressors": zstd}}
+        if zarr_format == 3:
+            chains["sharded"] = {"shards": CHUNKS}
         for name, options in chains.items():
-            place = StorePath(store) / f"{name}{zarr_format}"
-            array = make(VALUES, CHUNKS, zarr_format, store=place, fill_value=9, **options)
-            assert array.nchunks_initialized == 3
+            place, chunks = StorePath(store) / f"{name}{zarr_format}", (2, 25) if "shards" in options else CHUNKS
+            array = make(VALUES, chunks, zarr_format, store=place, fill_value=9, **options)
+            assert array._nshards_initialized == 3
 
 
 class Made(NamedTuple):
@@ -235,24 +242,26 @@ KINDS += [logging, device_memory]
     "kind", [pytest.param(kind, marks=needs(*NEEDS.get(kind.__name__, ())), id=kind.__name__) for kind in KINDS]
 )
 def test_every_store(kind: Callable[[Path, Server], Made], engine: str, tmp_path: Path, server: Server) -> None:
-    """Through both front doors, whole and in part, chunks missing; each by a program of ours."""
+    """Through both front doors, whole and in part, chunks missing; each by a program of ours.
+
+    zarr's `GpuMemoryStore` is in `tests.test_resident`.
+    """
     with device(engine) as name:
         store, formats, end = kind(tmp_path, server)
+        paths = [f"{codec}{n}" for codec in READ for n in formats if (codec, n) != ("sharded", 2)]
         zarrgpu.reset_counters()
         try:
-            for codec in ("blosc", "zstd"):
-                for zarr_format in formats:
-                    path = f"{codec}{zarr_format}"
+            for path in paths:
+                z = zarr.open_array(store, path=path, mode="r")
+                for selection in (np.s_[...], np.s_[5:33:2, 3]):
+                    assert same(zarrgpu.read(z, selection, device=name), VALUES[selection]), path
+                with zarrgpu.enable(name, strict=True):
                     z = zarr.open_array(store, path=path, mode="r")
-                    for selection in (np.s_[...], np.s_[5:33:2, 3]):
-                        assert same(zarrgpu.read(z, selection, device=name), VALUES[selection]), path
-                    with zarrgpu.enable(name, strict=True):
-                        z = zarr.open_array(store, path=path, mode="r")
-                        assert same(z[...], VALUES), path
-                        assert same(z[12:28], VALUES[12:28]), path
+                    assert same(z[...], VALUES), path
+                    assert same(z[12:28], VALUES[12:28]), path
         finally:
             end()
-        assert fates() == {f"chunks.{name.partition(':')[0]}": 2 * len(formats) * (4 + 4 + 4 + 2)}
+        assert fates() == {f"chunks.{name.partition(':')[0]}": sum(READ[path[:-1]] for path in paths)}
 
 
 @needs("fsspec", "aiohttp")
@@ -273,19 +282,39 @@ def test_what_a_server_is_asked_for(engine: str, server: Server, tmp_path: Path)
 @needs("fsspec", "aiohttp")
 @pytest.mark.parametrize("engine", ["host", ENGINES[-1]])
 def test_shards_over_http(engine: str, server: Server, tmp_path: Path) -> None:
-    """Inner chunks are asked for by ranges, as zarr does."""
-    z = zarr.create_array(
-        tmp_path / "served", shape=VALUES.shape, dtype="i4", shards=(20, 25), chunks=(5, 25), fill_value=9
-    )
-    z[...] = VALUES
+    """A chunk of a shard takes two requests for ranges, of the index and of its bytes."""
+    made(LocalStore(tmp_path / "served"), (3,))
     store = over_http(server)
-    with device(engine) as name, zarrgpu.enable(name):
-        z = zarr.open_array(store, mode="r")
-        assert same(z[...], VALUES)
-        server.ranges = 0
-        assert same(z[7:9], VALUES[7:9])
-        assert server.ranges > 0
+    with device(engine) as name, zarrgpu.enable(name, strict=True):
+        z = zarr.open_array(store, path="sharded3", mode="r")
+        server.asked.clear()
+        assert same(z[12:14], VALUES[12:14])
+        assert server.asked == {"/sharded3/c/1/0": 2}
+        assert server.ranges == 2
+        assert same(zarrgpu.read(z, np.s_[12:14], device=name), VALUES[12:14])
+        assert server.ranges == 4
     hang_up(store)
+
+
+@pytest.mark.parametrize("kind", ["path", "file", "memory", pytest.param("http", marks=needs("fsspec", "aiohttp"))])
+def test_opened_by_url(kind: str, server: Server, tmp_path: Path) -> None:
+    """As zarr opens what it is given, itself or inside `read`."""
+    made(LocalStore(tmp_path / "served"), (3,))
+    url = {"path": f"{tmp_path}/served", "file": f"file://{tmp_path}/served", "http": server.url}.get(kind)
+    if url is None:
+        url = f"memory://{tmp_path.name}"
+        made(FsspecStore.from_url(url), (3,))
+    for path in ("blosc3", "sharded3"):
+        z = zarr.open_array(f"{url}/{path}", mode="r")
+        assert z.store.read_only
+        zarrgpu.reset_counters()
+        assert same(zarrgpu.read(z, device="host"), VALUES)
+        assert same(zarrgpu.read(f"{url}/{path}", device="host"), VALUES)
+        with zarrgpu.enable("host", strict=True):
+            assert same(zarr.open_array(f"{url}/{path}", mode="r")[...], VALUES)
+        assert fates() == {"chunks.host": 3 * (20 if path == "sharded3" else 4)}
+    if kind == "http":
+        hang_up(z.store)  # type: ignore[arg-type]  # zarr's for URLs
 
 
 @needs("fsspec", "aiohttp")
@@ -316,49 +345,69 @@ def notes(error: BaseException) -> list[str]:
     return list(getattr(error, "__notes__", []))
 
 
-class Raising(WrapperStore[Store]):
-    """A store of which one chunk cannot be had."""
+class Asked(WrapperStore[Store]):
+    """A store of which also ranges are asked for by `get`."""
 
-    async def get(self, key: str, *args: Any, **options: Any) -> Buffer | None:
-        if key.endswith("c/1/0"):
-            raise self.error
-        return await super().get(key, *args, **options)
+    def get_ranges(self, *args: Any, **options: Any) -> Any:
+        return Store.get_ranges(self, *args, **options)
+
+
+class Raising(Asked):
+    """A store of which one chunk cannot be had, or one kind of request for it."""
 
     error: Exception = RuntimeError()
+    kind: type = object
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Buffer | None:
+        if key.endswith("c/1/0") and isinstance(byte_range, self.kind):
+            raise self.error
+        return await super().get(key, prototype, byte_range)
+
+
+REQUESTS: dict[str, tuple[str, Any, type]] = {
+    "a chunk": ("blosc3", np.s_[...], object),
+    "a chunk for a library": ("zstd3", np.s_[...], object),
+    "a whole shard": ("sharded3", np.s_[...], type(None)),
+    "an index": ("sharded3", np.s_[12:14], SuffixByteRequest),
+    "a range of a shard": ("sharded3", np.s_[12:14], RangeByteRequest),
+}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("path", ["blosc3", "zstd3"])
-@pytest.mark.parametrize("error", [PermissionError(13, "no"), KeyError("x"), TimeoutError(), ValueError("v")])
-def test_a_store_that_raises(error: Exception, path: str, engine: str) -> None:
+@pytest.mark.parametrize("request_for", REQUESTS)
+def test_a_store_that_raises(request_for: str, engine: str) -> None:
     """The very error, whatever its type, with one note of store and chunk."""
+    path, selection, kind = REQUESTS[request_for]
     made(inner := MemoryStore(), (3,))
     store = Raising(inner.with_read_only(True))
+    store.kind = kind
     with device(engine) as name:
-        for read in (
-            lambda: zarrgpu.read(StorePath(store, path), device=name),
-            lambda: zarr.open_array(store, path=path, mode="r")[...],
-        ):
-            store.error = type(error)(*error.args)
-            with zarrgpu.enable(name), pytest.raises(type(error)) as caught:
-                read()
-            assert caught.value is store.error
-            assert notes(caught.value) == [f"{store}: chunk '{path}/c/1/0'"]
+        for error in (PermissionError(13, "no"), KeyError("x"), TimeoutError(), ValueError("v")):
+            for read in (
+                lambda: zarrgpu.read(StorePath(store, path), selection, device=name),
+                lambda: zarr.open_array(store, path=path, mode="r")[selection],
+            ):
+                store.error = type(error)(*error.args)
+                with zarrgpu.enable(name), pytest.raises(type(error)) as caught:
+                    read()
+                assert caught.value is store.error
+                assert caught.value.args == error.args
+                assert notes(caught.value) == [f"{store}: chunk '{path}/c/1/0'"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("path", ["blosc3", "zstd3"])
-@pytest.mark.parametrize("way", [fetch.Files, fetch.NativeFiles])
+@pytest.mark.parametrize("path", ["blosc3", "zstd3", "sharded3"])
+@pytest.mark.parametrize("way", [Files, NativeFiles])
 @pytest.mark.parametrize("large", [False, True])
 def test_a_file_that_cannot_be_read(
-    way: type[fetch.Files], path: str, engine: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: type[Files], path: str, engine: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system's error, noted in the same way, however the file is read."""
     made(LocalStore(tmp_path), (3,))
     chunk = tmp_path / path / "c/1/0"
     chunk.unlink()
     chunk.symlink_to(chunk)  # a loop
-    for module in ("_read", "pipeline"):
+    for module in ("_read", "_compat.store"):
         monkeypatch.setattr(f"zarrgpu.{module}.files", way)
     if large:
         monkeypatch.setattr(wave, "LARGE", 1)  # the threads that decode chunks read them
@@ -374,31 +423,42 @@ def test_a_file_that_cannot_be_read(
             assert notes(caught.value) == [f"{store}: chunk '{path}/c/1/0'"]
 
 
-class Busy(WrapperStore[Store]):
-    """Counts how many chunks are under way."""
+class Busy(Asked):
+    """Counts how many requests are under way, and remembers which buffers they are for."""
 
     busy = peak = 0
+    buffers: set[type]
 
-    async def get(self, *args: Any, **options: Any) -> Buffer | None:
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Buffer | None:
         self.busy += 1
         self.peak = max(self.peak, self.busy)
+        self.buffers.add(prototype.buffer)
         await asyncio.sleep(0.002)
         self.busy -= 1
-        return await super().get(*args, **options)
+        return await super().get(key, prototype, byte_range)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_no_more_at_once_than_zarr_allows(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all waves together, through both front doors."""
+@pytest.mark.parametrize("selection", [np.s_[...], np.s_[::10]], ids=["all", "some"])
+@pytest.mark.parametrize("shards", [None, (20, 4)], ids=["chunks", "shards"])
+def test_no_more_at_once_than_zarr_allows(
+    shards: tuple[int, ...] | None, selection: Any, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all waves together, through both front doors, whole shards and ranges; for buffers on the host."""
     for name in ("WAVE_BYTES", "HOST_WAVE_BYTES"):
-        monkeypatch.setattr(wave, name, 1000)
+        monkeypatch.setattr(wave, name, 100)
     values = smooth((120, 4), "<i4")
-    z = make(values, (2, 4), store=MemoryStore(), compressors=None)
+    z = make(values, (2, 4), store=MemoryStore(), compressors=None, shards=shards)
     store = Busy(z.store.with_read_only(True))
-    with device(engine) as where, zarr.config.set({"async.concurrency": 3}):
-        assert same(zarrgpu.read(zarr.open_array(store, mode="r"), device=where), values)
-        assert store.peak == 3
-        store.peak = 0
-        with zarrgpu.enable(where, strict=True):
-            assert same(zarr.open_array(store, mode="r")[...], values)
-        assert store.peak == 3
+    config = {"async.concurrency": 3, "array.sharding_coalesce_max_gap_bytes": 0}
+    with device(engine) as where, zarr.config.set(config):
+        for front_door in ("read", "pipeline"):
+            store.peak, store.buffers = 0, set()
+            with zarrgpu.enable(where, strict=True):
+                array = zarr.open_array(store, mode="r")
+                store.buffers = set()  # the documents are zarr's to read
+                got = zarrgpu.read(array, selection, device=where) if front_door == "read" else array[selection]
+            assert same(got, values[selection])
+            assert store.peak == 3, front_door
+            assert all(issubclass(buffer, cpu.Buffer) for buffer in store.buffers)
+            assert store.buffers

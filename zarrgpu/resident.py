@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from zarr.storage import GpuMemoryStore, StorePath
 
-from zarrgpu.encoded import copy
+from zarrgpu import encoded
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned
-from zarrgpu.fetch import MISSING, Buffers, Reserve, Source, pack
+from zarrgpu.fetch import MISSING, UNKNOWN, Bytes, Ends, Fetched, Lines, Reserve, Source, copy, pack
 from zarrgpu.kernels import tables as t
 from zarrgpu.store import DeviceStore
 
@@ -25,7 +24,7 @@ class Resident(Source):
     Parameters
     ----------
     arrays : sequence of uint8[n] or None
-        One for each chunk, contiguous; None where the store has none.
+        One for each chunk or shard, contiguous; None where the store has none.
     engine : Engine
     """
 
@@ -35,32 +34,65 @@ class Resident(Source):
     def __init__(self, arrays: Sequence[Array | None], engine: Engine) -> None:
         self.arrays, self.engine = arrays, engine
 
-    def read(self, i: int) -> npt.NDArray[np.uint8] | None:
+    def read(self, i: int) -> Bytes | None:
         """As `Source.read`: a copy over PCIe where the engine is a GPU."""
-        array = self.arrays[i]
-        return None if array is None else self.engine.to_host(array)
+        return self._part(i, slice(None))
 
-    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
         """As `Source.load`: for what libraries decode on the host."""
-        return Buffers([self.read(i) for i in range(first, last)]).load(0, last - first, reserve)
+        return copy([self.read(i) for i in range(first, last)], reserve)
 
-    def gather(self, lane: Lane, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    def ends(self, which: Lines, nbytes: int, at_end: bool) -> Ends:
+        """As `Source.ends`: only these bytes are copied."""
+        sizes = self._sizes(which)
+        first = np.maximum(sizes - nbytes, 0) if at_end else np.zeros_like(sizes)
+        places = zip(which.tolist(), first.tolist(), strict=True)
+        return [self._part(i, slice(start, start + nbytes)) for i, start in places], sizes
+
+    def ranges(self, which: Lines, offsets: Lines, sizes: Lines, reserve: Reserve) -> Fetched:
+        """As `Source.ranges`: for what libraries decode on the host."""
+        sizes = self._there(which, offsets, sizes)
+        spans = zip(which.tolist(), offsets.tolist(), sizes.tolist(), strict=True)
+        return copy([None if n == MISSING else self._part(i, slice(at, at + n)) for i, at, n in spans], reserve)
+
+    def gather(self, lane: Lane, first: int, last: int) -> Fetched:
         """As `Source.gather`."""
-        arrays = self.arrays[first:last]
-        sizes = np.fromiter((MISSING if a is None else a.size for a in arrays), np.int64, len(arrays))
+        which = np.arange(first, last)
+        return self.gather_ranges(lane, which, np.zeros_like(which), np.full_like(which, UNKNOWN))
+
+    def gather_ranges(self, lane: Lane, which: Lines, offsets: Lines, sizes: Lines) -> Fetched:
+        """As `Source.gather_ranges`."""
+        sizes = self._there(which, offsets, sizes)
         starts, used = pack(sizes)
-        which = np.flatnonzero(sizes > 0)
-        if len(which):
-            address = np.fromiter((self.engine.address(arrays[i]) for i in which.tolist()), np.int64, len(which))
+        there = np.flatnonzero(sizes > 0)
+        if len(there):
+            named, of = np.unique(which[there], return_inverse=True)
+            address = np.fromiter((self.engine.address(self.arrays[i]) for i in named.tolist()), np.int64, len(named))
+            address = address[of] + offsets[there]
             origin = int(address.min()) // ALIGN * ALIGN
-            window = self.engine.window(origin, aligned(int((address + sizes[which]).max()) - origin))
-            copy(lane, window, lane.source(used), pieces(address - origin, sizes[which], starts[which]))
+            window = self.engine.window(origin, aligned(int((address + sizes[there]).max()) - origin))
+            streams = pieces(address - origin, sizes[there], starts[there])
+            encoded.copy(lane, window, lane.source(used), streams)
         return starts, sizes, used
 
+    def _part(self, i: int, part: slice) -> Bytes | None:
+        """A part of chunk `i` in host memory."""
+        array = self.arrays[i]
+        return None if array is None else self.engine.to_host(array[part])
 
-def pieces(
-    start: npt.NDArray[np.int64], size: npt.NDArray[np.int64], dest: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+    def _sizes(self, which: Lines) -> Lines:
+        """Bytes of chunks."""
+        arrays = (self.arrays[i] for i in which.tolist())
+        return np.fromiter((MISSING if array is None else array.size for array in arrays), np.int64, len(which))
+
+    def _there(self, which: Lines, offsets: Lines, sizes: Lines) -> Lines:
+        """Bytes that there are of ranges."""
+        all_of = self._sizes(which)
+        rest = np.where(all_of == MISSING, MISSING, np.maximum(all_of - offsets, 0))
+        return np.where(sizes == UNKNOWN, rest, np.minimum(sizes, rest))
+
+
+def pieces(start: Lines, size: Lines, dest: Lines) -> Lines:
     """Lines of `zarrgpu.kernels.stored` that copy so many bytes each, no more than `PIECE` in one."""
     count = -(-size // PIECE)
     chunk = np.repeat(np.arange(len(size)), count)
