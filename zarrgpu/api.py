@@ -1,7 +1,8 @@
-"""What users call: `enable`, `read`, `explain`."""
+"""What users call: `enable`, `read`, `read_many`, `explain`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,11 +13,11 @@ from typing import Any, Self
 import zarr
 from zarr.storage import StorePath
 
-from zarrgpu import _read
+from zarrgpu import _read, _read_many
 from zarrgpu._compat import store as stores
 from zarrgpu._compat.points import adopted
 from zarrgpu.engine import normalize, resolve
-from zarrgpu.engine.base import Array
+from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.resident import resident
 
@@ -145,11 +146,70 @@ def read(
     IndexError
         For selections out of range, as zarr raises them.
     """
+    array, engine = _prepared(source, out, device, stream)
+    return _read_one(array, selection, out, engine, stream)
+
+
+def read_many(
+    source: Source, selections: Sequence[Any], *, out: Array | None = None, device: str = "auto", stream: Any = None
+) -> Array:
+    """Read several parts of an array that are of one shape, in one request: a batch of crops, for example.
+
+    Where parts are small, that takes far less time than a `read` for each.
+
+    Parameters
+    ----------
+    source : path, zarr.Array or zarr.storage.StorePath
+        The array.
+    selections : sequence
+        One or more, each as in `read`.
+    out : array, optional
+        As in `read`, of the shape of the result.
+    device, stream
+        As in `read`.
+
+    Returns
+    -------
+    numpy.ndarray or cupy.ndarray
+        ``shape (len(selections), *shape of each)``; line ``i`` is what `read` gives for ``selections[i]``.
+
+    Raises
+    ------
+    ValueError
+        For no selections, and for some of different shapes.
+    ChunkError, DeviceUnavailableError, IndexError
+        As in `read`.
+
+    Examples
+    --------
+    >>> import zarr, zarrgpu
+    >>> z = zarr.create_array({}, shape=(8, 8), dtype="i4", fill_value=7)
+    >>> corners = [(slice(i, i + 2), slice(j, j + 3)) for i, j in [(0, 0), (3, 5), (6, 1)]]
+    >>> zarrgpu.read_many(z, corners, device="host").shape
+    (3, 2, 3)
+    """
+    if len(selections) == 0:
+        raise ValueError("selections must be one or more")
+    array, engine = _prepared(source, out, device, stream)
+    try:
+        return _read_many.read_many(array, selections, out, engine, stream)
+    except UnsupportedError:
+        return _read_many.one_by_one(
+            selections, out, engine, lambda selection, part: _read_one(array, selection, part, engine, stream)
+        )
+
+
+def _prepared(source: Source, out: Array | None, device: str, stream: Any) -> tuple[zarr.Array[Any], Engine]:
+    """The array to read, and the engine for its elements."""
     engine = resolve(device)
     if stream is not None and engine.kind == "host":
         raise ValueError("stream= needs a CUDA device")
     array = _open(source)
-    engine = _read.engine_for(array.metadata, engine, out)
+    return array, _read.engine_for(array.metadata, engine, out)
+
+
+def _read_one(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, stream: Any) -> Array:
+    """Read a selection by programs of ours, or else by zarr's pipeline."""
     try:
         return _read.read(array, selection, out, engine, stream)
     except UnsupportedError as error:

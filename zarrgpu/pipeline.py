@@ -175,7 +175,9 @@ class GpuCodecPipeline(CodecPipeline):
                     raise UnsupportedError(f"dtype {array.dtype} on {engine.kind}")
             with counted("fallback.plan"):
                 selections = [parse(batch[i][2], batch[i][3], spec.shape, drop_axes) for i in mine]
-                jobs.append((bound, mine, in_shards(plan_for(bound, selections, spec.shape, target), bound.levels)))
+                jobs.append(
+                    (bound, mine, in_shards(plan_for(bound, selections, spec.shape, target.strides), bound.levels))
+                )
         for bound, mine, (planned, of, owner, _, entries) in jobs:
             getters = [batch[mine[i]][0] for i in owner.tolist()]
             source = source_of(getters, batch[mine[0]][1], loop, engine)
