@@ -8,12 +8,14 @@ from typing import Any
 
 import numcodecs
 import numpy as np
+import numpy.typing as npt
 import pytest
 import zarr
 from numcodecs import Blosc
 from zarr.abc.store import Store
 from zarr.buffer import cpu
-from zarr.storage import GpuMemoryStore, StorePath, WrapperStore
+from zarr.codecs import BytesCodec, ShardingCodec
+from zarr.storage import GpuMemoryStore, MemoryStore, StorePath, WrapperStore
 
 import zarrgpu
 from tests.conftest import GPU
@@ -89,6 +91,97 @@ def test_nothing_crosses(engine: str, chain: str) -> None:
     with device(engine) as name:
         check(held(z, name), values, name)
         assert crossed() == {}
+
+
+BLOSC: list[Any] = [BytesCodec(), zarr.codecs.BloscCodec(cname="lz4", shuffle="shuffle", typesize=4)]
+INSIDE: dict[str, list[Any]] = {
+    "blosc": BLOSC,
+    "uncompressed": [BytesCodec(endian="big")],
+    "crc32c": [BytesCodec(), zarr.codecs.Crc32cCodec()],
+    "nested": [ShardingCodec(chunk_shape=(5, 5), codecs=BLOSC)],
+    "zstd": [BytesCodec(), zarr.codecs.ZstdCodec()],
+}
+
+
+def in_shards(kind: str, at: Any = "end", **options: Any) -> tuple[zarr.Array[Any], npt.NDArray[Any]]:
+    """`VALUES` in shards of (10, 25), of which the third is missing, and a chunk of the first; and those values."""
+    values = VALUES.copy()
+    values[20:30] = values[5:10, 5:10] = 9
+    chunks = (10, 5) if kind == "nested" else (5, 5)
+    sharding = ShardingCodec(chunk_shape=chunks, codecs=INSIDE[kind], index_location=at)
+    options = {"compressors": None, "fill_value": 9, "serializer": sharding} | options
+    z = zarr.create_array(MemoryStore(), shape=values.shape, chunks=CHUNKS, dtype="i4", **options)
+    z[...] = values
+    return z, values
+
+
+def index_nbytes(entries: int) -> int:
+    """Of an index with its checksum."""
+    return 16 * entries + 4
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("at", ["end", "start"])
+@pytest.mark.parametrize("kind", ["blosc", "uncompressed", "crc32c", "nested"])
+def test_of_shards_only_indexes_cross(kind: str, at: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the byte those that a read needs, once each, be it in one wave or in many; chunks are read where they lie."""
+    z, values = in_shards(kind, at)
+    with device(engine) as name:
+        array = held(z, name)
+        for nbytes in (1 << 20, 300):
+            for limit in ("WAVE_BYTES", "HOST_WAVE_BYTES"):
+                monkeypatch.setattr(wave, limit, nbytes)
+            for selection, shards, inner in ((np.s_[...], 3, 15), (np.s_[12, 3], 1, 1), (np.s_[22:28], 0, 0)):
+                zarrgpu.reset_counters()
+                assert same(zarrgpu.read(array, selection, device=name), values[selection])
+                n = shards * index_nbytes(10)
+                if kind == "nested":
+                    n = shards * index_nbytes(5) + inner * index_nbytes(2)
+                assert crossed() == ({"bytes.downloaded": n} if n and name != "host" else {})
+        check(array, values, name)
+        assert "bytes.uploaded" not in crossed()
+
+
+@pytest.mark.filterwarnings("ignore:Combining a `sharding_indexed`")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_of_shards_that_libraries_decode_only_wanted_chunks_are_downloaded(engine: str) -> None:
+    """As ranges; a shard that is encoded itself comes whole, and what is in it is uploaded."""
+    for around in ((), (zarr.codecs.GzipCodec(level=1),)):
+        z, values = in_shards("zstd", compressors=around or None)
+        with device(engine) as name:
+            array = held(z, name)
+            assert same(zarrgpu.read(array, np.s_[12:14, 3], device=name), values[12:14, 3])
+            got, whole = crossed(), size_of(array, "c/1/0")
+            if name == "host":
+                assert got == {}
+            elif around:
+                assert got["bytes.downloaded"] == whole
+            else:
+                assert index_nbytes(10) < got["bytes.downloaded"] < index_nbytes(10) + (whole - index_nbytes(10)) / 5
+            check(array, values, name)
+
+
+SHARD_FAULTS: dict[str, tuple[Any, str, str]] = {
+    "index": (lambda b: b[:-9] + bytes([b[-9] ^ 1]) + b[-8:], "c/1/0", "sharding_indexed"),
+    "cut short": (lambda b: b[-50:], "c/1/0", "sharding_indexed"),
+    "empty": (lambda b: b"", "c/1/0", "sharding_indexed"),
+    "chunk": (lambda b: bytes([b[0], b[1], b[2], b[3], 0, 0, 0, 0]) + b[8:], "c/1/0[0]", "blosc"),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("fault", SHARD_FAULTS)
+def test_a_damaged_shard_is_named(engine: str, fault: str) -> None:
+    """As one that was fetched; the others read as before."""
+    change, key, codec = SHARD_FAULTS[fault]
+    z, values = in_shards("blosc")
+    tamper(z, "c/1/0", change)
+    with device(engine) as name:
+        array = held(z, name)
+        with pytest.raises(zarrgpu.ChunkError) as caught:
+            zarrgpu.read(array, device=name)
+        assert (caught.value.key, caught.value.codec) == (key, codec)
+        assert same(zarrgpu.read(array, np.s_[20:], device=name), values[20:])
 
 
 @pytest.mark.nogpu("counts the copies of the stand-in for cupy")
@@ -295,20 +388,24 @@ def gpu_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield name
 
 
-@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("chain", [*CHAINS, "shards"])
 def test_zarrs_own_store_of_device_memory(chain: str, gpu_memory: str) -> None:
-    zarr_format, options = CHAINS[chain]
-    values = VALUES.astype(options.get("dtype", "<i4"))
-    values[20:30] = 9
-    z = make(values, CHUNKS, zarr_format, fill_value=9, **{k: v for k, v in options.items() if k != "dtype"})
-    store = GpuMemoryStore()
+    if chain == "shards":
+        z, values = in_shards("blosc")
+    else:
+        zarr_format, options = CHAINS[chain]
+        values = VALUES.astype(options.get("dtype", "<i4"))
+        values[20:30] = 9
+        z = make(values, CHUNKS, zarr_format, fill_value=9, **{k: v for k, v in options.items() if k != "dtype"})
+    store, inner = GpuMemoryStore(), z.store
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of zarr, about what has to be uploaded
-        for key, value in z.store._store_dict.items():  # type: ignore[attr-defined]  # zarr's memory store
+        for key, value in inner._store_dict.items():  # type: ignore[attr-defined]  # zarr's memory store
             store.set_sync(key, value)
     zarrgpu.reset_counters()
     check(zarr.open_array(store, mode="r"), values, gpu_memory)
-    assert crossed() == {}
+    indexes = (3 + 2 + 3) * index_nbytes(10)  # of the shards of three reads
+    assert crossed() == ({"bytes.downloaded": indexes} if chain == "shards" else {})
     assert same(zarrgpu.read(zarr.open_array(store, mode="r"), device="host"), values)
 
 

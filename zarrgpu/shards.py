@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -114,6 +115,8 @@ class Shards(Source):
         name: Callable[[int], tuple[str, str]],
     ) -> None:
         self.store, self.levels, self.shard, self.entries, self._name_of = store, levels, shard, entries, name
+        self._in_shard = int(np.prod([level.counts for level in levels]))  # chunks
+        self._reading = Lock()  # of indexes: waves that are fetched at once ask for none twice
         # both by level, shard and offset:
         self._known: dict[tuple[int, int, int], tuple[Index | None, int]] = {}  # index, size of the shard
         self._decoded: dict[tuple[int, int, int], Bytes] = {}
@@ -155,7 +158,8 @@ class Shards(Source):
             elif k == 0 and not self.store.one_by_one:  # a shard of which much is wanted takes one request, not two
                 new = np.array([(0, shard, 0) not in self._known for shard in shards.tolist()], bool)
                 self._hold(k, table, np.flatnonzero(new & (2 * wanted >= self._in_shard)), held)
-            indexes = self._indexes(k, table, held)
+            with self._reading:
+                indexes = self._indexes(k, table, held)
             lines = table[of]
             for container, index in enumerate(indexes):
                 mine = np.flatnonzero(of == container) if len(indexes) > 1 else np.arange(len(lines))
@@ -167,11 +171,6 @@ class Shards(Source):
                 table, of = np.unique(lines, axis=0, return_inverse=True)
                 of = of.reshape(-1)
         return lines, held
-
-    @property
-    def _in_shard(self) -> int:
-        """Chunks in a shard."""
-        return int(np.prod([level.counts for level in self.levels]))
 
     def _hold(self, k: int, table: Lines, which: Lines, held: list[Bytes]) -> None:
         """Bring shards of level `k` into memory, decoded, and say so in their table."""

@@ -26,7 +26,10 @@ DOCUMENTS = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata
 class DeviceStore(Store):
     """A store that keeps values in the memory of one device, and metadata documents in the host's.
 
-    `zarrgpu.read` and ``z[...]`` on that device decode its chunks where they are. Whoever asks for host buffers gets a
+    `zarrgpu.read` and ``z[...]`` on that device decode its chunks where they are: no byte of a chunk crosses PCIe, as
+    `zarrgpu.counters` shows. Of shards the host reads the indexes, once a read: 16 bytes for each of their chunks, and
+    a checksum. What has no kernel does cross: chunks that libraries decode on the host (`zarrgpu.explain` says which),
+    shards that are compressed as a whole, and a chunk that a kernel refuses. Whoever asks for host buffers gets a
     copy, through PCIe. On ``"host"`` all is in host memory, so that a program runs the same without a GPU.
 
     Values are copied when they are set, and replaced, never written to: a device buffer that `get` handed out holds
