@@ -18,7 +18,6 @@ from zarr.codecs import BytesCodec, ShardingCodec
 from zarr.storage import GpuMemoryStore, MemoryStore, StorePath, WrapperStore
 
 import zarrgpu
-from tests.conftest import GPU
 from tests.engines import ENGINES, device, fates, make, same, smooth, to_host
 from tests.kernels.test_blosc import damaged
 from tests.test_bad_input import FAULTS, KINDS, tamper
@@ -454,10 +453,6 @@ def test_explain(engine: str) -> None:
     assert zstd[0] == "fetch: the store's async API into the arena" or name != "host"
     assert not any(line.startswith("upload") for line in (lines if name != "host" else raw))
     assert any(line.startswith("upload") for line in zstd) == (name != "host")
-
-
-def test_the_way_of_a_gpu_is_what_is_tested() -> None:
-    assert (DEVICE == "cuda") == GPU
 
 
 def test_values_are_not_written_to() -> None:
