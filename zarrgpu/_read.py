@@ -19,7 +19,7 @@ from zarrgpu._compat.select import Part, Selected, select
 from zarrgpu._compat.shards import flatten
 from zarrgpu._counters import count
 from zarrgpu._memo import Memo
-from zarrgpu.chain import Program, bind, is_plain, reordered
+from zarrgpu.chain import Program, bind, is_plain, native, reordered
 from zarrgpu.engine import resolve
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
@@ -250,7 +250,7 @@ def counted(kind: str) -> Iterator[None]:
 
 def engine_for(metadata: Any, engine: Engine, out: Any = None) -> Engine:
     """`engine`, or the host's for elements that are no numbers there, unless `out` takes their bits."""
-    dtype = metadata.dtype.to_native_dtype().newbyteorder("=")
+    dtype = native(metadata.dtype.to_native_dtype())
     takes = engine.supports(dtype) or (engine.owns(out) and out.dtype == bits_of(dtype))
     return engine if takes else resolve("host")
 
@@ -267,11 +267,11 @@ def through_zarr(
     if zarr.config.get("zarrgpu.strict", False):
         raise UnsupportedError(reason)
     host = np.asarray(_compat.read_with_zarr(array, selection))
-    native = host.dtype.newbyteorder("=")
-    host = reordered(host, native) if is_plain(native) else host.astype(native, copy=False)
+    dtype = native(host.dtype)
+    host = reordered(host, dtype) if is_plain(dtype) else host.astype(dtype, copy=False)
     if out is None:
-        return engine.from_host(host) if engine.supports(native) else host
-    check_out(out, host.shape, native, engine)
+        return engine.from_host(host) if engine.supports(dtype) else host
+    check_out(out, host.shape, dtype, engine)
     if stream is not None:  # what is on it may still use `out`
         with engine.lanes(stream) as lanes:
             lanes[0].wait()
