@@ -45,7 +45,8 @@ def test_read_all(benchmark: BenchmarkFixture, arrays: Arrays, device: str, name
     array = arrays(name)
     zarrgpu.reset_counters()
     measure(benchmark, device, array[...], lambda: zarrgpu.read(array, device=device))
-    assert zarrgpu.counters().keys() == {f"chunks.{device.partition(':')[0]}"}
+    fates = {name for name in zarrgpu.counters() if not name.startswith("bytes.")}
+    assert fates == {f"chunks.{device.partition(':')[0]}"}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from zarrgpu import _compat
 from zarrgpu._compat import store as stores
 from zarrgpu._cuda import Kernel
 from zarrgpu.chain import bind
+from zarrgpu.encoded import OnHost
 from zarrgpu.engine.base import Engine, Lane, aligned
 from zarrgpu.files import files
 from zarrgpu.kernels import boxes as b
@@ -64,7 +65,7 @@ class Wave:
         nbytes, slot = self.program.nbytes, aligned(self.program.scratch)
         self.chunks = np.column_stack([starts, sizes, np.arange(len(sizes)) * slot, np.full(len(sizes), nbytes)])
         self.decoded, self.encoded = nbytes * len(sizes), int(sizes.sum())
-        self.located = self.program.container.locate(lane.arena[: self.used], self.chunks)
+        self.located = self.program.container.locate(OnHost(lane.arena[: self.used]), self.chunks)
         if self.located.status.any():
             raise ValueError(f"chunks are refused: {self.located.status}")
         source, scratch = lane.upload(self.used), lane.scratch(len(sizes) * slot)

@@ -30,7 +30,7 @@ is `OK` libzstd takes, with the same bytes; what is refused otherwise it refuses
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,11 +44,7 @@ from zarrgpu.kernels.zstd_format import BLOCK_COLUMNS, NUMBERS
 
 Lines = npt.NDArray[np.int64]
 
-Split = Callable[[int, Callable[[int, int], Any], int], None]
-"""``split(n, work, least)`` does ``work(begin, end)`` for parts of ``range(n)``, of `least` items or more each."""
-
-SCANNED = 256
-"""Blocks to be scanned from which on it pays to ask another thread."""
+Run = Callable[[Kernel, int, Sequence[Any], Sequence[npt.NDArray[Any]]], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,19 +84,18 @@ class Group:
 
 
 def measure(
-    source: npt.NDArray[np.uint8],
+    run: Run,
     streams: npt.NDArray[np.int64],
     order: Lines,
     status: npt.NDArray[np.int32],
     streaming: bool,
-    split: Split,
 ) -> Lines:
-    """Count the blocks and sequences of streams whose bytes are in `source`, on the host.
+    """Count the blocks and sequences of streams.
 
     Parameters
     ----------
-    source : uint8[n]
-        Source arena.
+    run : callable
+        ``run(kernel, n, inputs, outputs)`` runs a kernel over `n` items of the source arena; see `zarrgpu.encoded`.
     streams : int64[s, STREAM_COLUMNS]
     order : int64[k]
         Lines of `streams`, none twice.
@@ -109,8 +104,6 @@ def measure(
     streaming : bool
         Whether frames that do not say their size are decoded as libzstd decodes a stream, of which it remembers a
         window.
-    split : callable
-        What does the work, in parts; of those at once that it likes.
 
     Returns
     -------
@@ -118,24 +111,17 @@ def measure(
         For `group`; see `zarrgpu.kernels.zstd_scan`.
     """
     counts = np.zeros((len(order), zstd_scan.COUNT_COLUMNS), np.int64)
-    _scan(zstd_scan.COUNT, split, len(order), (source, streams, order, streaming, counts, status))
+    run(zstd_scan.COUNT, len(order), (streams, order, int(streaming)), (counts, status))
     return counts
 
 
-def _scan(kernel: Kernel, split: Split, n: int, tables: tuple[Any, ...]) -> None:
-    """Run a twin over `n` streams in the first of `tables`, in parts of `SCANNED` blocks or more, about."""
-    twin, blocks = kernel.host(), n + (tables[0].size >> 16)
-    split(n, lambda begin, end: twin(begin, end, *tables), max(1, SCANNED * n // max(blocks, 1)))
-
-
 def group(
-    source: npt.NDArray[np.uint8],
+    run: Run,
     streams: npt.NDArray[np.int64],
     order: Lines,
     counts: Lines,
     status: npt.NDArray[np.int32],
     streaming: bool,
-    split: Split,
 ) -> list[Group]:
     """Find the blocks of streams that `measure` has counted; all of them are `OK`.
 
@@ -149,8 +135,8 @@ def group(
         first = np.concatenate([[0], np.cumsum(blocks[begin:end])])
         pool = np.cumsum(sequences[begin:end]) - sequences[begin:end]
         table = np.zeros(int(first[-1]) * BLOCK_COLUMNS, np.uint32)
-        tables = (source, streams, lines, streaming, own, first, pool, table, status)
-        _scan(zstd_scan.BLOCKS, split, len(lines), tables)
+        inputs = (streams, lines, int(streaming), own, first, pool)
+        run(zstd_scan.BLOCKS, len(lines), inputs, (table, status))
         checked = bool((own[:, zstd_scan.N_FLAGS] & zstd_scan.CHECKED).any())
         groups.append(Group(lines, first, table, int(sequences[begin:end].sum()), checked))
     return groups

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
@@ -27,8 +28,8 @@ exported: list[Any] = []
 class ndarray:  # cupy's name
     """A device array: NumPy inside, but not one."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self, inner: Any, dtype: Any = None, memptr: Any = None) -> None:
+        self._inner = inner if memptr is None else memptr.view(inner, dtype)
         self._owner: Any = None  # what else keeps the memory alive
 
     shape = property(lambda self: self._inner.shape)
@@ -202,6 +203,8 @@ def concatenate(parts: Any) -> ndarray:
 class Stream:
     """Work in order, done late."""
 
+    null: Stream
+
     def __init__(self, non_blocking: bool = False) -> None:
         self.ptr = id(self)
         self.late: list[Any] = []
@@ -215,9 +218,9 @@ class Stream:
         return stream
 
     def synchronize(self) -> None:
-        late, self.late = self.late, []
-        for work in late:
-            work()
+        with _copying:  # whoever waits finds everything done, also what another thread has begun
+            while self.late:
+                self.late.pop(0)()
 
     def wait_event(self, event: Any) -> None:
         return None
@@ -229,8 +232,9 @@ class Stream:
         return None
 
 
+_copying = threading.RLock()
 _streams: dict[int, Stream] = {}
-_null = Stream()
+_null = Stream.null = Stream()
 
 
 class Event:
@@ -263,8 +267,28 @@ class Device:
         return None
 
 
+class UnownedMemory:
+    """Memory that others allocated; what is between their arrays may be touched by nobody."""
+
+    def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1) -> None:
+        self.ptr, self.size = ptr, size
+
+
+class MemoryPointer:
+    """A place in memory."""
+
+    def __init__(self, mem: UnownedMemory, offset: int) -> None:
+        self.mem, self.ptr = mem, mem.ptr + offset
+
+    def view(self, shape: Any, dtype: Any) -> Any:
+        """The array that lies there."""
+        array = np.ndarray(shape, dtype, (ctypes.c_uint8 * self.mem.size).from_address(self.mem.ptr))
+        assert array.ctypes.data == self.ptr
+        return array
+
+
 def memcpy_async(target: int, source: int, n: int, kind: int, stream: int) -> None:
-    assert kind in (1, 2)
+    assert kind in (1, 2, 3)
     _streams[stream].late.append(lambda: ctypes.memmove(target, source, n))
 
 
@@ -288,6 +312,8 @@ def installed() -> Iterator[types.ModuleType]:
         Stream=Stream,
         Event=Event,
         Device=Device,
+        UnownedMemory=UnownedMemory,
+        MemoryPointer=MemoryPointer,
         alloc_pinned_memory=alloc_pinned_memory,
         get_current_stream=lambda: _null,
         runtime=types.SimpleNamespace(

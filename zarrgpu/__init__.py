@@ -11,12 +11,14 @@ from zarrgpu import engine
 from zarrgpu._counters import counters, reset_counters
 from zarrgpu.api import Enabled, Explanation, enable, explain, read, read_many
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning, DeviceUnavailableError, UnsupportedError
+from zarrgpu.store import DeviceStore
 
 __version__ = version("zarrgpu")
 
 __all__ = [
     "ChunkError",
     "DecoderMismatchWarning",
+    "DeviceStore",
     "DeviceUnavailableError",
     "Enabled",
     "Explanation",

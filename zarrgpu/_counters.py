@@ -36,7 +36,10 @@ def counters() -> dict[str, int]:
         ``chunks.zarr``: chunks read through zarr's own pipeline; ``fallback.bind:<reason>``: requests that went there
         because of their codecs, dtype or device; ``fallback.plan:<reason>``: because of their selection;
         ``fallback.check:<reason>``: chunks that zarr's codecs decoded on the host; ``mismatch``: those among them that
-        our decoder should have decoded.
+        our decoder should have decoded. ``bytes.uploaded`` and ``bytes.downloaded``: bytes of chunks, encoded or
+        decoded by libraries, that reads and `zarrgpu.DeviceStore` copied to a GPU and back over PCIe; the indexes of
+        shards in device memory, too, 16 bytes for each of their chunks, once a read; not what is read out of the
+        output, nor the small tables and statuses that kernels and host exchange.
     """
     with _lock:
         return dict(_counts)

@@ -141,7 +141,7 @@ def read_planned(
     if root is not None:
         source: Source = files([f"{root}/{key}" for key in keys])
     else:
-        source = stores.source_of([store_path / key for key in keys], bound.spec, _compat.loop())
+        source = stores.source_of([store_path / key for key in keys], bound.spec, _compat.loop(), engine)
     present = execute(engine, target, planned, of, entries, source, bound, lambda i: store_path / keys[i], stream)
     if not present.all() and not bound.spec.config.read_missing_chunks:
         missing = sorted({keys[i] for i in of[~present].tolist()})
@@ -212,12 +212,16 @@ def execute(
         from zarrgpu.request import Request
 
     program, spec, codecs, levels, _ = bound
-    shards = Shards(source, levels, of, entries, lambda i: stores.name_of(place(i))) if levels else None
+
+    def named(i: int) -> tuple[str, str]:
+        return stores.name_of(place(i))
 
     def name(i: int) -> tuple[str, str]:
-        store, key = stores.name_of(place(int(of[i])))
+        store, key = named(int(of[i]))
         return store, f"{key}[{', '.join(str(entry[i]) for entry in entries)}]" if entries else key
 
+    source.name = named
+    shards = Shards(source, levels, of, entries, named) if levels else None
     request = Request(
         program=program,
         plan=planned,

@@ -19,6 +19,7 @@ from zarrgpu._compat.points import adopted
 from zarrgpu.engine import normalize, resolve
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
+from zarrgpu.resident import resident
 
 Source = str | PathLike[str] | zarr.Array[Any] | StorePath
 PIPELINE = "zarrgpu.pipeline.GpuCodecPipeline"
@@ -291,8 +292,11 @@ def explain(source: Source, device: str = "auto") -> Explanation:
     except UnsupportedError as error:
         stages = ("zarr's codecs on the host",) + (("one copy to the device",) if engine.kind != "host" else ())
         return Explanation(engine.name, False, error.reason, stages)
-    upload = ("upload: one copy a wave from pinned memory",) if engine.kind == "cuda" else ()
-    fetch = "files" if stores.local_path(array.store_path) is not None else "the store's async API"
+    here = not bound.program.host and not any(level.decode for level in bound.levels)
+    here = here and resident(array.store_path.store, (), engine) is not None
+    upload = ("upload: one copy a wave from pinned memory",) if engine.kind == "cuda" and not here else ()
+    files = stores.local_path(array.store_path) is not None
+    fetch = f"copies on {engine.name}" if here else "files" if files else "the store's async API"
     shards = ", chunks as byte ranges of shards" * bool(bound.levels)
     stages = (f"fetch: {fetch}{shards} into the arena", *upload, *bound.program.describe(engine.by_library))
     return Explanation(engine.name, True, None, stages)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 __all__ = ["ChunkError", "DecoderMismatchWarning", "DeviceUnavailableError", "UnsupportedError"]
 
 
@@ -48,3 +51,15 @@ class DeviceUnavailableError(RuntimeError):
 
 class DecoderMismatchWarning(RuntimeWarning):
     """A decoder of ours refused a chunk that the CPU decodes: the CPU's values were used; please report it."""
+
+
+@contextmanager
+def noted(name: Callable[[int], tuple[str, str]] | None, i: int) -> Iterator[None]:
+    """Note on an error that passes, a store's own, which chunk it was about: ``name(i)`` gives store and key."""
+    try:
+        yield
+    except Exception as error:
+        if name is not None:
+            store, key = name(i)
+            error.add_note(f"{store}: chunk {key!r}")
+        raise

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
@@ -16,7 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.engine.base import ALIGN, cores, readers
+from zarrgpu._async import awaited, together
+from zarrgpu.engine.base import ALIGN, Lane, cores, readers
+from zarrgpu.errors import noted
 
 MISSING = -1
 """Size of a chunk that is not in the store."""
@@ -38,7 +41,13 @@ Ends = tuple[list[Bytes | None], Lines]
 
 
 class Source(ABC):
-    """Where the chunks of a request come from; chunk ``i`` of the request is line ``i`` of its plan."""
+    """Where the chunks of a request come from; chunk ``i`` of the request is line ``i`` of its plan.
+
+    Errors of the store surface as they are, with a note of the chunk.
+    """
+
+    name: Callable[[int], tuple[str, str]] | None = None
+    """``name(i)`` gives store and key of chunk ``i``, for those notes."""
 
     @abstractmethod
     def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
@@ -90,6 +99,19 @@ class Source(ABC):
         """
         raise NotImplementedError
 
+    @property
+    def on_engine(self) -> bool:
+        """Whether the chunks are in the engine's memory, so that `gather` works, and `read` too."""
+        return False
+
+    def gather(self, lane: Lane, first: int, last: int) -> Fetched:
+        """Bring chunks ``first:last`` into a lane's source arena on the engine; returns what `load` does."""
+        raise NotImplementedError
+
+    def gather_ranges(self, lane: Lane, which: Lines, offsets: Lines, sizes: Lines) -> Fetched:
+        """Bring byte ranges of chunks into that arena; takes and returns what `ranges` does."""
+        raise NotImplementedError
+
 
 class Value(Protocol):
     """A value of an asynchronous store; what it gives is ``uint8[]``, or None where the store has no such value."""
@@ -114,26 +136,28 @@ class Objects(Source):
     loop : asyncio event loop
         Where to await it; never the calling thread's.
     concurrency : int
-        How many requests to have under way at once.
+        How many requests to have under way at once, those of all waves together.
     """
 
     def __init__(self, value: Callable[[int], Value], loop: asyncio.AbstractEventLoop, concurrency: int) -> None:
         self.value, self.loop, self.concurrency = value, loop, concurrency
+        self._places, self._turn = asyncio.Semaphore(concurrency), asyncio.Lock()
 
     def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
         """As `Source.load`."""
-        return copy(self._all([self.value(i).get for i in range(first, last)]), reserve)
+        return copy(self._all(range(first, last), [self.value(i).get for i in range(first, last)]), reserve)
 
     def ends(self, which: Lines, nbytes: int, at_end: bool) -> Ends:
         """As `Source.ends`."""
-        found = self._all([partial(self.value(i).end, nbytes, at_end) for i in which.tolist()])
+        found = self._all(which.tolist(), [partial(self.value(i).end, nbytes, at_end) for i in which.tolist()])
         return found, np.fromiter((MISSING if data is None else UNKNOWN for data in found), np.int64, len(found))
 
     def ranges(self, which: Lines, offsets: Lines, sizes: Lines, reserve: Reserve) -> Fetched:
         """As `Source.ranges`."""
         found: list[Bytes | None] = [None] * len(which)
-        whole = np.flatnonzero(sizes == UNKNOWN).tolist()
-        for k, data in zip(whole, self._all([self.value(int(which[k])).get for k in whole]), strict=True):
+        whole = np.flatnonzero(sizes == UNKNOWN)
+        mine = which[whole].tolist()
+        for k, data in zip(whole.tolist(), self._all(mine, [self.value(i).get for i in mine]), strict=True):
             found[k] = None if data is None else data[offsets[k] :]
         parts = np.flatnonzero(sizes >= 0)
         named, number = np.unique(which[parts], return_inverse=True)
@@ -141,32 +165,37 @@ class Objects(Source):
         each = max(1, self.concurrency // max(1, len(named)))
         spans = list(zip(offsets.tolist(), (offsets + sizes).tolist(), strict=True))
         gets = [
-            partial(self.value(i).ranges, [spans[k] for k in mine], each)
-            for i, mine in zip(named.tolist(), lines, strict=True)
+            partial(self.value(i).ranges, [spans[k] for k in line], each)
+            for i, line in zip(named.tolist(), lines, strict=True)
         ]
-        for mine, pieces in zip(lines, self._all(gets, each), strict=True):
-            for k, data in zip(mine, pieces, strict=True):
+        for line, pieces in zip(lines, self._all(named.tolist(), gets, each), strict=True):
+            for k, data in zip(line, pieces, strict=True):
                 found[k] = data
         return copy(found, reserve)
 
-    def _all(self, gets: Sequence[Callable[[], Awaitable[Any]]], each: int = 1) -> list[Any]:
-        """Await all of them, each of which makes so many requests at once."""
-        return asyncio.run_coroutine_threadsafe(self._gather(gets, self.concurrency // each), self.loop).result()
+    def _all(self, which: Iterable[int], gets: Sequence[Callable[[], Awaitable[Any]]], each: int = 1) -> list[Any]:
+        """Await what is to be had of the chunks `which`; each get makes so many requests at once."""
 
-    async def _gather(self, gets: Sequence[Callable[[], Awaitable[Any]]], at_once: int) -> list[Any]:
-        places = asyncio.Semaphore(at_once)
+        async def one(i: int, get: Callable[[], Awaitable[Any]]) -> Any:
+            async with self._room(each):
+                with noted(self.name, i):
+                    return await get()
 
-        async def one(get: Callable[[], Awaitable[Any]]) -> Any:
-            async with places:
-                return await get()
+        return awaited(together(one(i, get) for i, get in zip(which, gets, strict=True)), self.loop)
 
-        tasks = [asyncio.ensure_future(one(get)) for get in gets]
+    @asynccontextmanager
+    async def _room(self, n: int) -> AsyncIterator[None]:
+        """Wait until `n` more requests may be under way."""
+        taken = 0
         try:
-            return await asyncio.gather(*tasks)
-        finally:  # after a failure nothing is left running; the store's error surfaces as it is
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            async with self._turn:  # or two could wait for each other's
+                while taken < n:
+                    await self._places.acquire()
+                    taken += 1
+            yield
+        finally:
+            for _ in range(taken):
+                self._places.release()
 
 
 class Buffers(Source):
@@ -174,11 +203,11 @@ class Buffers(Source):
 
     Parameters
     ----------
-    buffers : sequence of uint8[]
-        One for each chunk.
+    buffers : sequence of uint8[] or None
+        One for each chunk; None for a missing one.
     """
 
-    def __init__(self, buffers: Sequence[Bytes]) -> None:
+    def __init__(self, buffers: Sequence[Bytes | None]) -> None:
         self.buffers = buffers
 
     @property

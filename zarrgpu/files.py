@@ -6,12 +6,13 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from zarrgpu import _fork
+from zarrgpu.errors import noted
 from zarrgpu.fetch import MISSING, UNKNOWN, Ends, Fetched, Reserve, Source, pack, split, spread
 
 SHORT = "{} became shorter while it was read"
@@ -36,11 +37,12 @@ class Files(Source):
 
     def read(self, i: int) -> npt.NDArray[np.uint8] | None:
         """As `Source.read`."""
-        try:
-            with open(self.paths[i], "rb", buffering=0) as file:
-                return np.frombuffer(file.readall(), np.uint8)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
+        with noted(self.name, i):
+            try:
+                with open(self.paths[i], "rb", buffering=0) as file:
+                    return np.frombuffer(file.readall(), np.uint8)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
 
     def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
         """As `Source.load`."""
@@ -79,8 +81,12 @@ class Files(Source):
 
     def sizes(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Bytes of the files `which`; `MISSING` where there is none."""
-        paths = [self.paths[i] for i in which.tolist()]
-        return np.fromiter((s for part in spread(_sizes, paths) for s in part), np.int64, len(paths))
+        found = spread(lambda part: [self._size(i) for i in part], which.tolist())
+        return np.fromiter((size for part in found for size in part), np.int64, len(which))
+
+    def _size(self, i: int) -> int:
+        with noted(self.name, i):
+            return _size(self.paths[i])
 
     def fill(
         self,
@@ -96,7 +102,8 @@ class Files(Source):
         def read(places: Sequence[tuple[int, int, int, int]]) -> None:
             for i, offset, size, at in places:
                 if size > 0:
-                    _read(self.paths[i], offset, view[at : at + size])
+                    with noted(self.name, i):
+                        _read(self.paths[i], offset, view[at : at + size])
 
         spread(read, list(zip(*(x.tolist() for x in (which, offsets, sizes, starts)), strict=True)))
 
@@ -118,8 +125,8 @@ class NativeFiles(Files):
         sizes = np.empty(n, np.int64)
         split(n, lambda begin, end: native.file_sizes(*table, sizes, begin, end), least=32)
         missing = np.isin(sizes, [-errno.ENOENT, -errno.ENOTDIR, -errno.EISDIR])  # a folder is no chunk
-        for i in np.flatnonzero((sizes < 0) & ~missing).tolist():
-            raise _os_error(int(sizes[i]), paths[i])
+        for k in np.flatnonzero((sizes < 0) & ~missing).tolist():
+            self._raise(int(sizes[k]), int(which[k]))
         sizes[missing] = MISSING
         return sizes
 
@@ -147,8 +154,16 @@ class NativeFiles(Files):
             native.read_ranges(*job, *np.searchsorted(ends, [begin, end], side="right").tolist())
 
         split(int(ends[-1]) if len(ends) else 0, read, least=self.SHARE)
-        for i in np.flatnonzero(status).tolist():
-            raise _os_error(int(status[i]), self.paths[which[of[i]]])
+        for k in np.flatnonzero(status).tolist():
+            self._raise(int(status[k]), int(which[of[k]]))
+
+    def _raise(self, status: int, i: int) -> NoReturn:
+        """Raise the error that a worker met with file `i`."""
+        native, path = _native(), self.paths[i]
+        with noted(self.name, i):
+            if status == native.SHORT:
+                raise OSError(SHORT.format(path))
+            raise OSError(-status, os.strerror(-status), path)
 
 
 def files(paths: Sequence[str]) -> Files:
@@ -161,14 +176,6 @@ def _native() -> Any:
     with _fork.loading:
         from zarrgpu import _native
     return _native
-
-
-def _os_error(status: int, path: str) -> OSError:
-    return OSError(SHORT.format(path)) if status == _native().SHORT else OSError(-status, os.strerror(-status), path)
-
-
-def _sizes(paths: Sequence[str]) -> list[int]:
-    return [_size(path) for path in paths]
 
 
 def _size(path: str) -> int:

@@ -82,12 +82,12 @@ def decode_instead(request: Request, wave: Wave, which: Lines) -> dict[int, Verd
     container = request.program.container
     n = container.nbytes
     starts = _append(wave, n, len(which))
-    arena, spans = wave.lane.arena, wave.inner[which][:, [t.C_START, t.C_SIZE]]
+    arena = wave.lane.arena
 
-    def one(span: list[int], start: int) -> Verdict:
-        return decode([container], arena[span[0] : span[0] + span[1]], arena[start : start + n])
+    def one(i: int, start: int) -> Verdict:
+        return decode([container], _given(request, wave, i), arena[start : start + n])
 
-    verdicts = on_all_cores(one, spans.tolist(), starts.tolist())
+    verdicts = on_all_cores(one, which.tolist(), starts.tolist())
     wave.located.layouts[which] = (t.SOURCE, 0, n, n, 1, t.PLAIN)
     wave.located.layouts[which, t.L_BASE] = starts
     return {i: verdict for i, verdict in zip(which.tolist(), verdicts, strict=True) if verdict[0] != Status.OK}
@@ -147,6 +147,16 @@ def by_cpu(decode: Callable[[bytes], Any], encoded: bytes, verdict: Verdict, nam
         message = f"{store}: chunk {key!r}: {codec}: our decoder says {reason}, the CPU decodes it"
         warnings.warn(message, DecoderMismatchWarning, stacklevel=3)
     return decoded
+
+
+def _given(request: Request, wave: Wave, i: int) -> Bytes:
+    """What the program's container is given of chunk `i`."""
+    start, size = wave.inner[i, t.C_START], wave.inner[i, t.C_SIZE]
+    if not wave.gathered:
+        return wave.lane.arena[start : start + size]
+    encoded = wave.encoded(i, request.source)
+    assert encoded is not None
+    return encoded[start - wave.chunks[i, t.C_START] :][:size]
 
 
 def _append(wave: Wave, nbytes: int, n: int) -> Lines:

@@ -25,6 +25,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.registry import register_pipeline
 
 from zarrgpu import _compat, _fork
+from zarrgpu._async import on_thread
 from zarrgpu._compat.store import host_getter, host_setter, source_of
 from zarrgpu._counters import count
 from zarrgpu._read import bind_chunks, counted, execute, finish, in_shards, plan_for, writable
@@ -145,7 +146,7 @@ class GpuCodecPipeline(CodecPipeline):
             raise ValueError("out is read-only")
         loop = asyncio.get_running_loop()
         try:
-            present = await loop.run_in_executor(_requests(), self._read, batch, out, drop_axes, loop)
+            present = await on_thread(_requests(), self._read, batch, out, drop_axes, loop)
         except UnsupportedError:
             if zarr.config.get("zarrgpu.strict", False):
                 raise
@@ -188,7 +189,7 @@ class GpuCodecPipeline(CodecPipeline):
                 jobs.append((bound, mine, in_shards(planned, bound.levels)))
         for bound, mine, (planned, of, owner, _, entries) in jobs:
             getters = [batch[mine[i]][0] for i in owner.tolist()]
-            source = source_of(getters, batch[mine[0]][1], loop)
+            source = source_of(getters, batch[mine[0]][1], loop, engine)
             found = execute(engine, target, planned, of, entries, source, bound, getters.__getitem__)
             present[np.array(mine)[owner[of]]] = found
         finish(engine, array, target)

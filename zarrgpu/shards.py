@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.engine.base import on_all_cores
+from zarrgpu.engine.base import Lane, on_all_cores
 from zarrgpu.errors import ChunkError
 from zarrgpu.fetch import MISSING, UNKNOWN, Bytes, Fetched, Lines, Reserve, Source, copy
 
@@ -113,7 +114,9 @@ class Shards(Source):
         entries: Sequence[Lines],
         name: Callable[[int], tuple[str, str]],
     ) -> None:
-        self.store, self.levels, self.shard, self.entries, self.name = store, levels, shard, entries, name
+        self.store, self.levels, self.shard, self.entries, self._name_of = store, levels, shard, entries, name
+        self._in_shard = int(np.prod([level.counts for level in levels]))  # chunks
+        self._reading = Lock()  # of indexes: waves that are fetched at once ask for none twice
         # both by level, shard and offset:
         self._known: dict[tuple[int, int, int], tuple[Index | None, int]] = {}  # index, size of the shard
         self._decoded: dict[tuple[int, int, int], Bytes] = {}
@@ -125,6 +128,24 @@ class Shards(Source):
 
     def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
         """As `Source.load`."""
+        return self._fetch(*self._pieces(first, last), reserve)
+
+    @property
+    def on_engine(self) -> bool:
+        """Where the shards are, unless they have to be decoded themselves."""
+        return self.store.on_engine and all(level.decode is None for level in self.levels)
+
+    def gather(self, lane: Lane, first: int, last: int) -> Fetched:
+        """As `Source.gather`."""
+        rows, _ = self._pieces(first, last)
+        return self._complete(rows, self.store.gather_ranges(lane, rows[:, SHARD], rows[:, OFFSET], rows[:, SIZE]))
+
+    def read(self, i: int) -> Bytes | None:
+        """As `Source.read`."""
+        return self._bytes(*self._pieces(i, i + 1))[0]
+
+    def _pieces(self, first: int, last: int) -> tuple[Lines, list[Bytes]]:
+        """The table of pieces of chunks ``first:last``, and the decoded shards that hold some of them."""
         shards, of, wanted = np.unique(self.shard[first:last], return_inverse=True, return_counts=True)
         table = np.column_stack(
             [shards, np.full_like(shards, -1), np.zeros_like(shards), np.full_like(shards, UNKNOWN)]
@@ -136,8 +157,9 @@ class Shards(Source):
                 self._hold(k, table, np.flatnonzero(table[:, SIZE] != MISSING), held)
             elif k == 0 and not self.store.one_by_one:  # a shard of which much is wanted takes one request, not two
                 new = np.array([(0, shard, 0) not in self._known for shard in shards.tolist()], bool)
-                self._hold(k, table, np.flatnonzero(new & (2 * wanted >= self._pieces)), held)
-            indexes = self._indexes(k, table, held)
+                self._hold(k, table, np.flatnonzero(new & (2 * wanted >= self._in_shard)), held)
+            with self._reading:
+                indexes = self._indexes(k, table, held)
             lines = table[of]
             for container, index in enumerate(indexes):
                 mine = np.flatnonzero(of == container) if len(indexes) > 1 else np.arange(len(lines))
@@ -148,12 +170,7 @@ class Shards(Source):
             if k + 1 < len(self.levels):
                 table, of = np.unique(lines, axis=0, return_inverse=True)
                 of = of.reshape(-1)
-        return self._fetch(lines, held, reserve)
-
-    @property
-    def _pieces(self) -> int:
-        """Chunks in a shard."""
-        return int(np.prod([level.counts for level in self.levels]))
+        return lines, held
 
     def _hold(self, k: int, table: Lines, which: Lines, held: list[Bytes]) -> None:
         """Bring shards of level `k` into memory, decoded, and say so in their table."""
@@ -245,13 +262,7 @@ class Shards(Source):
         """Bring the pieces of a table into an arena."""
         here = rows[:, HELD] >= 0
         if not here.any():
-            starts, sizes, used = self.store.ranges(rows[:, SHARD], rows[:, OFFSET], rows[:, SIZE], reserve)
-            short = (rows[:, SIZE] >= 0) & (sizes != rows[:, SIZE])
-            for k in np.flatnonzero(short).tolist():
-                raise self._refuse(
-                    int(rows[k, SHARD]), f"cut short at {max(sizes[k], 0)} of {rows[k, SIZE]} bytes of a chunk"
-                )
-            return starts, sizes, used
+            return self._complete(rows, self.store.ranges(rows[:, SHARD], rows[:, OFFSET], rows[:, SIZE], reserve))
         pieces: list[Bytes | None] = [None] * len(rows)
         for k in np.flatnonzero(here & (rows[:, SIZE] != MISSING)).tolist():
             _, number, offset, size = rows[k].tolist()
@@ -260,6 +271,14 @@ class Shards(Source):
         for k, data in zip(stored.tolist(), self._bytes(rows[stored], ()), strict=True):
             pieces[k] = data
         return copy(pieces, reserve)
+
+    def _complete(self, rows: Lines, fetched: Fetched) -> Fetched:
+        """`fetched`, if these are all the bytes of a table's pieces."""
+        sizes = fetched[1]
+        for k in np.flatnonzero((rows[:, SIZE] >= 0) & (sizes != rows[:, SIZE])).tolist():
+            reason = f"cut short at {max(sizes[k], 0)} of {rows[k, SIZE]} bytes of a chunk"
+            raise self._refuse(int(rows[k, SHARD]), reason)
+        return fetched
 
     def _bytes(self, rows: Lines, held: Sequence[Bytes]) -> list[Bytes | None]:
         """The pieces of a table, in memory of their own; None where there is none."""
@@ -276,4 +295,4 @@ class Shards(Source):
 
     def _refuse(self, shard: int, reason: str) -> ChunkError:
         """The error for a shard."""
-        return ChunkError(*self.name(shard), "sharding_indexed", reason)
+        return ChunkError(*self._name_of(shard), "sharding_indexed", reason)

@@ -17,6 +17,7 @@ from zarrgpu import assembly, libraries
 from zarrgpu._counters import count
 from zarrgpu.batch import Batch, Report
 from zarrgpu.codecs import Checksum, Located
+from zarrgpu.encoded import OnEngine, OnHost
 from zarrgpu.engine.base import Array, Lane, aligned, cores
 from zarrgpu.fetch import MISSING, UNKNOWN, Source
 from zarrgpu.kernels import tables as t
@@ -54,7 +55,9 @@ class Wave:
     checks : list of (Checksum, chunks, spans, stored)
         Checksums that kernels verify: of which chunks, of which bytes in the arena, and where they are stored.
     unused, used : int
-        Bytes of the lane's arena: up to `unused` nothing is needed on the engine, and after `used` there is nothing.
+        Bytes of the lane's arena: up to `unused` nothing is to be uploaded, and after `used` there is nothing.
+    gathered : bool
+        Whether the chunks' encoded bytes are in the engine's source arena rather than in the lane's.
     done : bool[c]
         Which chunks are in the output.
     final : bool[c]
@@ -73,13 +76,14 @@ class Wave:
     done: npt.NDArray[np.bool_]
     final: npt.NDArray[np.bool_]
     unused: int = 0
+    gathered: bool = False
     checks: list[tuple[Checksum, Table, Table, Table]] = field(default_factory=list)
     located: Located = field(init=False)
     reports: list[Report] = field(default_factory=list)
 
     def encoded(self, i: int, source: Source) -> npt.NDArray[np.uint8] | None:
         """The bytes of chunk `i` as they were fetched, or, where they were not, fetched now; None if it is missing."""
-        if self.chunks[i, t.C_SIZE] == UNKNOWN:
+        if self.gathered or self.chunks[i, t.C_SIZE] == UNKNOWN:
             data = source.read(self.first + i)
             if data is None:
                 self.chunks[i, t.C_SIZE] = MISSING
@@ -124,7 +128,7 @@ def _run_waves(request: Request, lanes: list[Lane], per_wave: int, present: npt.
         ahead = max(ahead, len(lanes) - 2)
     free, busy, fetched = deque(lanes), deque[Wave](), deque[Future[Wave]]()
     firsts = iter(range(0, n, per_wave))
-    with ThreadPoolExecutor(ahead, "zarrgpu-fetch") as fetcher:
+    with ThreadPoolExecutor(ahead, "zarrgpu-fetch", request.engine.use) as fetcher:
 
         def start() -> None:
             first = next(firsts, None)
@@ -163,7 +167,10 @@ def _chunks_per_wave(request: Request, lanes: int) -> int:
 def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     """Fetch chunks, decode on the host what has no kernel, and locate the streams of the rest."""
     program, n = request.program, last - first
-    if program.host and request.source.one_by_one and program.nbytes >= LARGE:
+    gathered = request.source.on_engine and not program.host
+    if gathered:
+        starts, sizes, used = request.source.gather(lane, first, last)
+    elif program.host and request.source.one_by_one and program.nbytes >= LARGE:
         starts, sizes, used = np.zeros(n, np.int64), np.full(n, UNKNOWN), 0
     else:
         starts, sizes, used = request.source.load(first, last, lane.reserve)
@@ -172,6 +179,7 @@ def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     chunks[:, t.C_SLOT] = np.arange(n) * aligned(program.scratch)
     chunks[:, t.C_WANT] = program.container.nbytes
     wave = Wave(lane, first, last, chunks, chunks.copy(), used, np.zeros(n, bool), np.zeros(n, bool))
+    wave.gathered, wave.unused = gathered, used if gathered else 0
     refused = libraries.decode_first(request, wave) if program.host else {}
     for check in program.checks:
         refused |= _strip(wave, check)
@@ -195,11 +203,14 @@ def _strip(wave: Wave, check: Checksum) -> dict[int, libraries.Verdict]:
 
 def _locate(request: Request, wave: Wave, refused: dict[int, libraries.Verdict]) -> None:
     """Find the streams of a wave; decode on the host those that have no kernel, or are too few for one."""
-    container, arena, inner = request.program.container, wave.lane.arena[: wave.used], wave.inner
-    wave.located = located = container.locate(arena, inner)
+    container, lane, inner = request.program.container, wave.lane, wave.inner
+    encoded = OnEngine(lane, lane.source(wave.used)) if wave.gathered else OnHost(lane.arena[: wave.used])
+    wave.located = located = container.locate(encoded, inner)
     status, there = located.status, inner[:, t.C_SIZE] >= 0
-    without = (status == Status.UNSUPPORTED) & container.by_library(arena, inner)
-    if 0 < len(located.streams) < (container.fewest or 0):
+    without = status == Status.UNSUPPORTED
+    if without.any():
+        without &= container.by_library(encoded, inner)
+    if not wave.gathered and 0 < len(located.streams) < (container.fewest or 0):  # what is there stays there
         without |= there & (status == Status.OK)
         located.work.clear()
         located.zstd.clear()

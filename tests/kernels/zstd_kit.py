@@ -12,7 +12,7 @@ from numcodecs.zstd import compress
 
 from tests import kit
 from tests.kernels.test_lz4 import corpus
-from zarrgpu.fetch import split
+from zarrgpu.encoded import OnHost
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels import zstd
 from zarrgpu.kernels.zstd_codes import counts_of
@@ -65,10 +65,10 @@ def run(
 
 def scan(source: Any, streams: Any, order: Any, status: Any, streaming: bool = False) -> list[zstd.Group]:
     """The groups of the streams that are not refused at once."""
-    counts = zstd.measure(source, streams, order, status, streaming, split)
+    counts = zstd.measure(OnHost(source).run, streams, order, status, streaming)
     known = (order >= 0) & (order < len(streams))
     good = np.flatnonzero(known)[status[order[known]] == t.Status.OK]
-    return zstd.group(source, streams, order[good], counts[good], status, streaming, split)
+    return zstd.group(OnHost(source).run, streams, order[good], counts[good], status, streaming)
 
 
 def run_group(lane: str, group: zstd.Group, source: Any, scratch: Any, streams: Any, status: Any) -> None:

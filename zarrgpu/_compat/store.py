@@ -14,8 +14,10 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, StorePath
 
 from zarrgpu._compat import concurrency, host_prototype
+from zarrgpu.engine.base import Engine
 from zarrgpu.fetch import Objects, Source
 from zarrgpu.files import files
+from zarrgpu.resident import resident_places
 
 
 def local_path(getter: Any) -> str | None:
@@ -125,8 +127,14 @@ def name_of(byte_getter: Any) -> tuple[str, str]:
     return type(byte_getter).__name__, str(getattr(byte_getter, "chunk_coords", byte_getter))
 
 
-def source_of(getters: Sequence[Any], spec: ArraySpec, loop: Any) -> Source:
-    """Where to fetch values from: files for a plain local store, else whatever the getters give, awaited on `loop`."""
+def source_of(getters: Sequence[Any], spec: ArraySpec, loop: Any, engine: Engine) -> Source:
+    """Where to fetch values from: the engine's own memory, files for a plain local store, else what the getters give.
+
+    They are awaited on `loop`.
+    """
+    here = resident_places(getters, engine)
+    if here is not None:
+        return here
     paths = [local_path(getter) for getter in getters]
     if None not in paths:
         return files([path for path in paths if path is not None])

@@ -15,6 +15,7 @@ from zarrgpu.kernels.tables import Status
 
 if TYPE_CHECKING:
     from zarrgpu.batch import Batch
+    from zarrgpu.encoded import Encoded
     from zarrgpu.kernels.zstd import Group
 
 Bytes = npt.NDArray[np.uint8]
@@ -181,10 +182,10 @@ class Container(Stage):
         return self.spec.nbytes
 
     @abstractmethod
-    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
-        """Find the streams of `chunks` (``int64[c, CHUNK_COLUMNS]``), whose encoded bytes are in `arena`."""
+    def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
+        """Find the streams of `chunks` (``int64[c, CHUNK_COLUMNS]``), whose bytes are in `encoded`."""
 
-    def by_library(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def by_library(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Which chunks without a kernel `decode` can do, as ``bool[c]``; asked where `locate` says `UNSUPPORTED`."""
         return np.zeros(len(chunks), bool)
 

@@ -14,10 +14,10 @@ from numcodecs.blosc import decompress
 
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
 from zarrgpu.codecs.preference import FEWEST_STREAMS
-from zarrgpu.fetch import split
 from zarrgpu.kernels import tables as t
 
 if TYPE_CHECKING:
+    from zarrgpu.encoded import Encoded
     from zarrgpu.kernels.zstd import Group
 
 HEADER = 16
@@ -60,33 +60,34 @@ class Blosc(Container):
             raise Refused(t.Status.WRONG_SIZE)
         return decompress(encoded, out)
 
-    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
+    def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
         from zarrgpu.kernels import blosc
 
         n = len(chunks)
         layouts = np.empty((n, t.LAYOUT_COLUMNS), np.int64)
         counts, status = np.empty(n, np.int64), np.empty(n, np.int32)
-        blosc.SCAN.host()(0, n, arena, chunks, layouts, counts, status)
+        encoded.run(blosc.SCAN, n, (chunks,), (layouts, counts, status))
         first = np.concatenate([[0], np.cumsum(counts)])
         streams = np.zeros((int(first[-1]), t.STREAM_COLUMNS), np.int64)
         streams[:, t.S_CHUNK] = np.repeat(np.arange(n), counts)
-        blosc.STREAMS.host()(0, n, arena, chunks, layouts, first, streams, status)
+        if len(streams):
+            encoded.run(blosc.STREAMS, n, (chunks, layouts, first), (streams, status))
         size, want = streams[:, t.S_SIZE], streams[:, t.S_WANT]
         usable = status[streams[:, t.S_CHUNK]] == t.Status.OK
         stored = usable & (size == want)
         longest = np.argsort(-size, kind="stable")
         work = {"stored": longest[stored[longest]]}
-        inner = inner_codecs(arena, chunks)[streams[:, t.S_CHUNK]]
+        inner = inner_codecs(encoded, chunks)[streams[:, t.S_CHUNK]]
         for number, kind in KINDS.items():
             work[kind] = longest[(usable & ~stored & (inner == number))[longest]]
         frames = longest[(usable & ~stored & (inner == ZSTD))[longest]]
-        groups = _groups(arena, streams, frames, status) if len(frames) else []
+        groups = _groups(encoded, streams, frames, status) if len(frames) else []
         if len(frames):  # what was found there may refuse a chunk
             work = {kind: lines[status[streams[lines, t.S_CHUNK]] == t.Status.OK] for kind, lines in work.items()}
         return Located(layouts, streams, {kind: order for kind, order in work.items() if len(order)}, status, groups)
 
-    def by_library(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        return np.isin(inner_codecs(arena, chunks), (ZLIB, ZSTD))
+    def by_library(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        return np.isin(inner_codecs(encoded, chunks), (ZLIB, ZSTD))
 
     def tables(self) -> int:
         return self.nbytes if self.cname == "zstd" else 0
@@ -95,21 +96,23 @@ class Blosc(Container):
         return "c-blosc by numcodecs"
 
 
-def _groups(arena: Bytes, streams: npt.NDArray[np.int64], frames: npt.NDArray[np.int64], status: Any) -> list[Group]:
+def _groups(
+    encoded: Encoded, streams: npt.NDArray[np.int64], frames: npt.NDArray[np.int64], status: npt.NDArray[np.int32]
+) -> list[Group]:
     """Prepare the streams `frames`, of Zstandard; a chunk one of which is refused gets its status."""
     from zarrgpu.kernels import zstd
 
     verdicts = np.zeros(len(streams), np.int32)
-    counts = zstd.measure(arena, streams, frames, verdicts, False, split)
+    counts = zstd.measure(encoded.run, streams, frames, verdicts, False)
     refused = frames[verdicts[frames] != t.Status.OK]
     status[streams[refused, t.S_CHUNK]] = verdicts[refused]
     good = status[streams[frames, t.S_CHUNK]] == t.Status.OK
-    return zstd.group(arena, streams, frames[good], counts[good], verdicts, False, split)
+    return zstd.group(encoded.run, streams, frames[good], counts[good], verdicts, False)
 
 
-def inner_codecs(arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def inner_codecs(encoded: Encoded, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The number of each chunk's inner codec, -1 for chunks without a header."""
     has = chunks[:, t.C_SIZE] >= HEADER
     flags = np.full(len(chunks), -1, np.int64)
-    flags[has] = arena[chunks[has, t.C_START] + 2] >> 5
+    flags[has] = encoded.pick(chunks[has, t.C_START] + 2, 1)[:, 0] >> 5
     return flags

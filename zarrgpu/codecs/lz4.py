@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,9 @@ from numcodecs.lz4 import decompress
 
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused
 from zarrgpu.kernels import tables as t
+
+if TYPE_CHECKING:
+    from zarrgpu.encoded import Encoded
 
 HEADER = 4
 
@@ -32,13 +35,12 @@ class LZ4(Container):
             raise Refused(t.Status.WRONG_SIZE)
         return decompress(encoded, out)
 
-    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
+    def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
         n = len(chunks)
         start, size, want = chunks[:, t.C_START], chunks[:, t.C_SIZE], chunks[:, t.C_WANT]
         framed = size > HEADER
-        at = np.where(framed, start, 0)[:, None] + np.arange(HEADER)
-        header = arena[np.minimum(at, max(arena.size - 1, 0))] if arena.size else np.zeros((n, HEADER), np.uint8)
-        says = np.ascontiguousarray(header).view("<u4")[:, 0]
+        says = np.zeros(n, np.int64)
+        says[framed] = encoded.pick(start[framed], HEADER).view("<u4")[:, 0]
         status = np.zeros(n, np.int32)
         status[(says != want) | (want == 0)] = t.Status.WRONG_SIZE
         status[~framed] = t.Status.TRUNCATED

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from zarrgpu.codecs.base import Bytes, Container, Located, put
 from zarrgpu.kernels import tables as t
+
+if TYPE_CHECKING:
+    from zarrgpu.encoded import Encoded
 
 
 class Raw(Container):
@@ -32,7 +35,7 @@ class Raw(Container):
     def on_host(self) -> str:
         return "copied"
 
-    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
+    def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
         size, want = chunks[:, t.C_SIZE], chunks[:, t.C_WANT]
         layouts = np.empty((len(chunks), t.LAYOUT_COLUMNS), np.int64)
         layouts[:, t.L_ARENA] = np.where(size < 0, t.FILL, t.SOURCE)

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numcodecs.zstd import decompress
 
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused
-from zarrgpu.fetch import split
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
+
+if TYPE_CHECKING:
+    from zarrgpu.encoded import Encoded
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 SKIPPABLE = b"\x2a\x4d\x18"
@@ -72,7 +74,7 @@ class Zstd(Container):
         np.copyto(out, np.frombuffer(decoded, np.uint8))
         return out
 
-    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
+    def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
         from zarrgpu.kernels import zstd
 
         layouts = np.empty((len(chunks), t.LAYOUT_COLUMNS), np.int64)
@@ -88,13 +90,13 @@ class Zstd(Container):
         status = np.zeros(len(chunks), np.int32)
         longest = np.argsort(-size, kind="stable")
         longest = longest[size[longest] >= 0]
-        counts = zstd.measure(arena, streams, longest, status, True, split)
+        counts = zstd.measure(encoded.run, streams, longest, status, True)
         good = status[longest] == Status.OK
-        groups = zstd.group(arena, streams, longest[good], counts[good], status, True, split)
+        groups = zstd.group(encoded.run, streams, longest[good], counts[good], status, True)
         status[status == Status.TRUNCATED] = Status.CUT_SHORT  # numcodecs must not be asked: it may never return
         return Located(layouts, streams, {}, status, groups)
 
-    def by_library(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def by_library(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         return np.ones(len(chunks), bool)
 
     def tables(self) -> int:

@@ -85,11 +85,18 @@ class Lane(ABC):
 
     @abstractmethod
     def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
-        """Make `arena` at least `nbytes` long, keeping its first `keep` bytes, and return it."""
+        """Make `arena` at least `nbytes` long, keeping its first `keep` bytes as far as it has them, and return it."""
 
     @abstractmethod
     def upload(self, used: int, first: int = 0) -> Array:
         """Return the source arena, ``uint8[used]`` on the engine, whose bytes from `first` on are those of `arena`."""
+
+    @abstractmethod
+    def source(self, used: int) -> Array:
+        """Return the source arena, ``uint8[used]`` on the engine; its contents are kept where it was as large before.
+
+        What is written there stays when `upload` is told to begin after it.
+        """
 
     @abstractmethod
     def tables(self, *tables: npt.NDArray[Any]) -> tuple[Array, ...]:
@@ -155,6 +162,10 @@ class Engine(ABC):
     @abstractmethod
     def from_host(self, array: npt.NDArray[Any]) -> Array:
         """Return `array` as an array of this engine, copied if it must be; done when this returns."""
+
+    @abstractmethod
+    def to_host(self, array: Array) -> npt.NDArray[Any]:
+        """Return `array`, of this engine, as a host array, copied if it must be."""
 
     @abstractmethod
     def assign(self, out: Array, value: Array) -> None:
@@ -226,6 +237,19 @@ class Engine(ABC):
     @abstractmethod
     def address(array: Array) -> int:
         """Return where the first byte of `array` lies."""
+
+    @abstractmethod
+    def window(self, address: int, nbytes: int) -> Array:
+        """View the engine's memory as bytes from `address` on, a multiple of `ALIGN` as `nbytes` is.
+
+        Only what is known to belong to arrays may be touched through it, or lies with their bytes in one word.
+        """
+
+    def settle(self) -> None:  # noqa: B027  # nothing is to be done where nothing is late
+        """Wait for what any thread has asked of the default stream."""
+
+    def use(self) -> None:  # noqa: B027  # nothing is to be done where there is one device
+        """Make lanes usable by the calling thread."""
 
 
 @contextmanager

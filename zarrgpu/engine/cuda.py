@@ -10,6 +10,7 @@ import cupy
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu._counters import count
 from zarrgpu._cuda import Kernel
 from zarrgpu._interop import on_device, to_cupy
 from zarrgpu.engine import CUDA_DTYPES
@@ -19,7 +20,7 @@ from zarrgpu.kernels import blosclz, lz4_group, stored
 LANES = 5
 """Waves in flight: two are fetched, one is enqueued, two decode. One decode at a time halves the throughput."""
 
-TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyKind
+TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3  # cudaMemcpyKind
 
 
 class CudaLane(Lane):
@@ -35,14 +36,24 @@ class CudaLane(Lane):
     def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
         if nbytes > self.arena.size:
             grown = pinned(roomy(nbytes))
-            grown[:keep] = self.arena[:keep]
+            kept = self.arena[:keep]
+            grown[: kept.size] = kept
             self.arena = grown
         return self.arena
 
     def upload(self, used: int, first: int = 0) -> Array:
-        self._source = self._grown(self._source, used)
+        source = self.source(used, keep=first)
         if first < used:
-            self._copied(self._source[first:used], self.arena[first:used])
+            count("bytes.uploaded", used - first)
+            self._copied(source[first:used], self.arena[first:used])
+        return source
+
+    def source(self, used: int, keep: int = 0) -> Array:
+        before, self._source = self._source, self._grown(self._source, used)
+        if before is not None and before is not self._source and keep:
+            pointers = self._source.data.ptr, before.data.ptr
+            cupy.cuda.runtime.memcpyAsync(*pointers, min(keep, before.size), ON_DEVICE, self.stream.ptr)
+            self._alive.append(before)
         return self._source[: max(used, ALIGN)]
 
     def tables(self, *tables: npt.NDArray[Any]) -> tuple[Array, ...]:
@@ -137,10 +148,17 @@ class CudaEngine(Engine):
             return cupy.empty(shape, dtype.newbyteorder("="), order)
 
     def from_host(self, array: npt.NDArray[Any]) -> Array:
+        count("bytes.uploaded", array.nbytes)
         with cupy.cuda.Device(self.index):
             device = cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
             cupy.cuda.get_current_stream().synchronize()
             return device
+
+    def to_host(self, array: Array) -> npt.NDArray[Any]:
+        count("bytes.downloaded", array.nbytes)
+        with cupy.cuda.Device(self.index):
+            host: npt.NDArray[Any] = array.get()
+            return host
 
     def assign(self, out: Array, value: Array) -> None:
         with cupy.cuda.Device(self.index):
@@ -181,6 +199,17 @@ class CudaEngine(Engine):
     @staticmethod
     def address(array: Array) -> int:
         return int(array.data.ptr)
+
+    def window(self, address: int, nbytes: int) -> Array:
+        memory = cupy.cuda.UnownedMemory(address, nbytes, self, self.index)
+        return cupy.ndarray((nbytes,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
+
+    def settle(self) -> None:
+        with cupy.cuda.Device(self.index):
+            cupy.cuda.Stream.null.synchronize()
+
+    def use(self) -> None:
+        cupy.cuda.Device(self.index).use()
 
 
 class _Pointer:

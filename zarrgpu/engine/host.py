@@ -6,6 +6,7 @@ strides by NumPy, which is ten times as fast there as the general twin.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager
@@ -42,12 +43,16 @@ class HostLane(Lane):
     def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
         if nbytes > self.arena.size:
             grown = empty_bytes(roomy(nbytes))
-            grown[:keep] = self.arena[:keep]
+            kept = self.arena[:keep]
+            grown[: kept.size] = kept
             self.arena = grown
         return self.arena
 
     def upload(self, used: int, first: int = 0) -> Array:
         return self.arena[:used]
+
+    def source(self, used: int) -> Array:
+        return self.reserve(used, keep=used)[:used]
 
     def tables(self, *tables: npt.NDArray[Any]) -> tuple[Array, ...]:
         return tables
@@ -104,6 +109,9 @@ class HostEngine(Engine):
     def from_host(self, array: npt.NDArray[Any]) -> Array:
         return array
 
+    def to_host(self, array: Array) -> npt.NDArray[Any]:
+        return np.asarray(array)
+
     def assign(self, out: Array, value: Array) -> None:
         out[...] = value
 
@@ -156,3 +164,6 @@ class HostEngine(Engine):
     @staticmethod
     def address(array: Array) -> int:
         return int(array.ctypes.data)
+
+    def window(self, address: int, nbytes: int) -> Array:
+        return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), np.uint8)
