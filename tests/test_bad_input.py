@@ -164,6 +164,7 @@ KINDS: dict[str, Any] = {  # of Zarr 2: filters and compressor
     "blosc lz4": ([], Blosc("lz4", 5, 1)),
     "blosc blosclz": ([], Blosc("blosclz", 5, 2)),
     "blosc zstd": ([], Blosc("zstd", 5, 1)),
+    "blosc zlib": ([], Blosc("zlib", 5, 1)),
     "lz4": ([], numcodecs.LZ4()),
     "zstd": ([], numcodecs.Zstd(3, checksum=True)),
     "gzip": ([], numcodecs.GZip(1)),
