@@ -29,6 +29,7 @@ SECONDS = 120.0
 
 def in_child(work: Callable[[], None]) -> None:
     """Do `work` in a forked process; raise unless it returns, and soon."""
+    faulthandler.cancel_dump_traceback_later()  # of a child that forks; its own child would wait for that thread
     with warnings.catch_warnings():  # that forking with threads is dangerous, which is the point
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
