@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from zarrgpu.chain import native
 from zarrgpu.engine import resolve
 from zarrgpu.engine.base import Array, Engine
 
@@ -43,7 +44,7 @@ def adopt(out: Any | None, dtype: np.dtype[Any], engine: Engine) -> tuple[Array 
     ValueError
         For one on another device, or one that is read-only.
     """
-    dtype = dtype.newbyteorder("=")
+    dtype = native(dtype)
     if not engine.supports(dtype):
         with suppress(TypeError):  # in other memory, or none at all
             bits = engine.adopt(out)

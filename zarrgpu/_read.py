@@ -19,7 +19,7 @@ from zarrgpu._compat.select import Part, Selected, select
 from zarrgpu._compat.shards import flatten
 from zarrgpu._counters import count
 from zarrgpu._memo import Memo
-from zarrgpu.chain import Program, bind, is_plain, reordered
+from zarrgpu.chain import Program, bind, is_plain, native, reordered
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Source
@@ -116,10 +116,25 @@ def _read_parts(
     stream: Any,
 ) -> None:
     """Read the parts of a selection that come from chunks of one shape."""
-    planned = plan_for(bound, [selection for _, selection in parts], extent, target)
+    planned = plan_for(bound, [selection for _, selection in parts], extent, target.strides)
+    # each part is all of the array, or from a chunk of its own
+    chunks = None if parts[0][0].spec is None else np.array([part.coordinates for part, _ in parts], np.int64)
+    read_planned(array, bound, planned, engine, target, stream, chunks)
+
+
+def read_planned(
+    array: zarr.Array[Any],
+    bound: Bound,
+    planned: Plan,
+    engine: Engine,
+    target: Array,
+    stream: Any,
+    chunks: Lines | None = None,
+) -> None:
+    """Run a plan of an array; where its selections are from chunks, `chunks` has the coordinates for each."""
     planned, of, owner, grid, entries = in_shards(planned, bound.levels)
-    if parts[0][0].spec is not None:  # each part is from a chunk of its own
-        grid = np.array([part.coordinates for part, _ in parts], np.int64)[owner]
+    if chunks is not None:
+        grid = chunks[owner]
     encode, store_path = array.metadata.encode_chunk_key, array.store_path
     keys = [encode(tuple(coordinates)) for coordinates in grid.tolist()]
     root = stores.local_path(store_path)
@@ -133,10 +148,10 @@ def _read_parts(
         raise ChunkNotFoundError(f"{len(missing)} chunk(s) not found in store '{store_path}': {', '.join(missing)}")
 
 
-def plan_for(bound: Bound, selections: Sequence[Selection], extent: tuple[int, ...], target: Array) -> Plan:
-    """Plan selections from things of the shape `extent`, a whole array or its chunks, into `target`."""
+def plan_for(bound: Bound, selections: Sequence[Selection], extent: tuple[int, ...], strides: Sequence[int]) -> Plan:
+    """Plan selections from things of the shape `extent`, a whole array or its chunks; `strides` are the output's."""
     chunks = bound.spec.shape
-    return plan(selections, extent, chunks, bound.program.chunk_strides(chunks), target.strides)
+    return plan(selections, extent, chunks, bound.program.chunk_strides(chunks), strides)
 
 
 def in_shards(planned: Plan, levels: Sequence[Level]) -> tuple[Plan, Lines, Lines, Lines, list[Lines]]:
@@ -236,11 +251,11 @@ def through_zarr(
     if zarr.config.get("zarrgpu.strict", False):
         raise UnsupportedError(reason)
     host = np.asarray(_compat.read_with_zarr(array, selection))
-    native = host.dtype.newbyteorder("=")
-    host = reordered(host, native) if is_plain(native) else host.astype(native, copy=False)
+    dtype = native(host.dtype)
+    host = reordered(host, dtype) if is_plain(dtype) else host.astype(dtype, copy=False)
     if out is None:
-        return engine.from_host(host) if engine.supports(native) else host
-    _out.check(out, host.shape, native)
+        return engine.from_host(host) if engine.supports(dtype) else host
+    _out.check(out, host.shape, dtype)
     if stream is not None:  # what is on it may still use `out`
         with engine.lanes(stream) as lanes:
             lanes[0].wait()

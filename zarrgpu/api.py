@@ -1,7 +1,8 @@
-"""What users call: `enable`, `read`, `explain`."""
+"""What users call: `enable`, `read`, `read_many`, `explain`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,7 +13,7 @@ from typing import Any, Self
 import zarr
 from zarr.storage import StorePath
 
-from zarrgpu import _out, _read
+from zarrgpu import _out, _read, _read_many
 from zarrgpu._compat import store as stores
 from zarrgpu._compat.points import adopted
 from zarrgpu.engine import normalize, resolve
@@ -159,17 +160,77 @@ def read(
     >>> out[0].tolist()
     [0, 7]
     """
+    array, target, engine = _prepared(source, out, device, stream)
+    result = _read_one(array, selection, target, engine, stream)
+    return result if out is None else out
+
+
+def read_many(
+    source: Source, selections: Sequence[Any], *, out: Any | None = None, device: str = "auto", stream: Any = None
+) -> Array:
+    """Read several parts of an array that are of one shape, in one request: a batch of crops, for example.
+
+    Where parts are small, that takes far less time than a `read` for each.
+
+    Parameters
+    ----------
+    source : path, zarr.Array or zarr.storage.StorePath
+        The array.
+    selections : sequence
+        One or more, each as in `read`.
+    out : array, optional
+        As in `read`, of the shape of the result.
+    device, stream
+        As in `read`.
+
+    Returns
+    -------
+    numpy.ndarray or cupy.ndarray
+        ``shape (len(selections), *shape of each)``; line ``i`` is what `read` gives for ``selections[i]``.
+
+    Raises
+    ------
+    ValueError
+        For no selections, for some of different shapes, and for an `out` as in `read`.
+    ChunkError, DeviceUnavailableError, IndexError, TypeError
+        As in `read`.
+
+    Examples
+    --------
+    >>> import zarr, zarrgpu
+    >>> z = zarr.create_array({}, shape=(8, 8), dtype="i4", fill_value=7)
+    >>> corners = [(slice(i, i + 2), slice(j, j + 3)) for i, j in [(0, 0), (3, 5), (6, 1)]]
+    >>> zarrgpu.read_many(z, corners, device="host").shape
+    (3, 2, 3)
+    """
+    if len(selections) == 0:
+        raise ValueError("selections must be one or more")
+    array, target, engine = _prepared(source, out, device, stream)
+
+    def read_one(selection: Any, part: Array | None) -> Array:
+        return _read_one(array, selection, part, engine, stream)
+
+    try:
+        result = _read_many.read_many(array, selections, target, engine, stream)
+    except UnsupportedError:
+        result = _read_many.one_by_one(selections, target, engine, read_one)
+    return result if out is None else out
+
+
+def _prepared(
+    source: Source, out: Any | None, device: str, stream: Any
+) -> tuple[zarr.Array[Any], Array | None, Engine]:
+    """The array to read, `out` as an array of an engine, and the engine for its elements."""
     engine = resolve(device)
     if stream is not None and engine.kind == "host":
         raise ValueError("stream= needs a CUDA device")
     array = _open(source)
     target, engine = _out.adopt(out, array.dtype, engine)
-    result = _read_into(target, array, selection, engine, stream)
-    return result if out is None else out
+    return array, target, engine
 
 
-def _read_into(out: Array | None, array: zarr.Array[Any], selection: Any, engine: Engine, stream: Any) -> Array:
-    """Read into an adopted `out`, or a new array where it is None."""
+def _read_one(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, stream: Any) -> Array:
+    """Read a selection into an adopted `out`, or a new array where it is None: by programs of ours, or by zarr."""
     try:
         return _read.read(array, selection, out, engine, stream)
     except UnsupportedError as error:
