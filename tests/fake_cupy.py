@@ -306,7 +306,13 @@ def installed() -> Iterator[types.ModuleType]:
 
     before = {
         name: sys.modules.get(name)
-        for name in ("cupy", "zarrgpu.engine.cuda", "zarrgpu.buffer.gpu", "zarrgpu.buffer._equal")
+        for name in (
+            "cupy",
+            "zarrgpu.engine.cuda",
+            "zarrgpu.buffer.gpu",
+            "zarrgpu.buffer._data",
+            "zarrgpu.buffer._equal",
+        )
     }
 
     def forget() -> None:

@@ -11,6 +11,7 @@ from zarrgpu import engine
 from zarrgpu._counters import counters, reset_counters
 from zarrgpu.api import Enabled, Explanation, enable, explain, read, read_many
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning, DeviceUnavailableError, UnsupportedError
+from zarrgpu.opening import open_array, open_group
 
 __version__ = version("zarrgpu")
 
@@ -26,6 +27,8 @@ __all__ = [
     "enable",
     "engine",
     "explain",
+    "open_array",
+    "open_group",
     "read",
     "read_many",
     "reset_counters",

@@ -220,7 +220,7 @@ class CountingPipeline(BatchedCodecPipeline):
 def read_with_zarr(array: zarr.Array[Any], selection: Any) -> Any:
     """``array[selection]`` through zarr's own pipeline, in host memory, however the array was opened."""
     inner: Any = array.async_array
-    plain: Any = zarr.Array(type(inner)(array.metadata, array.store_path, inner.config))
+    plain: Any = zarr.Array(zarr.AsyncArray(inner.metadata, inner.store_path, inner.config))
     pipeline = CountingPipeline.from_codecs(host_codecs(codecs_of(array.metadata)))
     object.__setattr__(plain.async_array, "codec_pipeline", pipeline.evolve_from_array_spec(spec_of(array.metadata)))
     fields, pure = pop_fields(selection)
