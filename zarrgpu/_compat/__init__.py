@@ -20,6 +20,7 @@ from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, Transpos
 from zarr.codecs._v2 import V2Codec
 from zarr.codecs.cast_value import CastValue
 from zarr.codecs.scale_offset import ScaleOffset
+from zarr.core import sync
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, default_buffer_prototype
 from zarr.core.chunk_utils import ChunkTransform, evolve_codecs, fill_value_or_default
@@ -34,8 +35,8 @@ from zarr.core.indexing import (
 )
 from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 from zarr.core.metadata.v3 import RegularChunkGridMetadata
-from zarr.core.sync import _get_loop
 
+from zarrgpu import _fork
 from zarrgpu._counters import count
 from zarrgpu.chain import Chain, Named, reordered
 from zarrgpu.numcodecs import plain
@@ -237,7 +238,16 @@ def read_with_zarr(array: zarr.Array[Any], selection: Any) -> Any:
 
 def loop() -> asyncio.AbstractEventLoop:
     """Zarr's event loop, which runs on a thread of its own."""
-    return _get_loop()
+    return sync._get_loop()
+
+
+def _unlock() -> None:
+    """Make anew what a fork leaves locked; zarr itself makes its loop and threads anew."""
+    sync._lock = None
+    zarr.config.config_lock = type(zarr.config.config_lock)()
+
+
+_fork.in_child(_unlock)
 
 
 def concurrency() -> int:
