@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
@@ -199,6 +200,9 @@ def concatenate(parts: Any) -> ndarray:
     return ndarray(np.concatenate([p._inner for p in parts]))
 
 
+_turn = threading.RLock()
+
+
 class Stream:
     """Work in order, done late."""
 
@@ -215,9 +219,10 @@ class Stream:
         return stream
 
     def synchronize(self) -> None:
-        late, self.late = self.late, []
-        for work in late:
-            work()
+        with _turn:  # a launch of another thread may be at it
+            late, self.late = self.late, []
+            for work in late:
+                work()
 
     def wait_event(self, event: Any) -> None:
         return None
@@ -265,7 +270,8 @@ class Device:
 
 def memcpy_async(target: int, source: int, n: int, kind: int, stream: int) -> None:
     assert kind in (1, 2)
-    _streams[stream].late.append(lambda: ctypes.memmove(target, source, n))
+    with _turn:
+        _streams[stream].late.append(lambda: ctypes.memmove(target, source, n))
 
 
 def alloc_pinned_memory(n: int) -> Any:
