@@ -157,6 +157,7 @@ def _chunks_per_wave(request: Request, lanes: int) -> int:
         each = (program.encoded_nbytes or program.nbytes) + program.scratch * (2 if program.after else 1)
         if program.host and not _one_by_one(request):  # what libraries decode lies before it, hardly ever larger
             each += program.nbytes
+        each += program.container.tables()
         n = min(n, request.memory_limit // (lanes * max(each, 1)))
     return max(1, n)
 
@@ -209,6 +210,7 @@ def _locate(request: Request, wave: Wave, refused: dict[int, libraries.Verdict])
     if 0 < len(located.streams) < (container.fewest or 0):
         without |= there & (status == Status.OK)
         located.work.clear()
+        located.zstd.clear()
     for i in np.flatnonzero(status.astype(bool) & there & ~without).tolist():
         refused[i] = Status(int(status[i])), container.name
     if without.any():
