@@ -200,6 +200,9 @@ def concatenate(parts: Any) -> ndarray:
     return ndarray(np.concatenate([p._inner for p in parts]))
 
 
+_turn = threading.RLock()
+
+
 class Stream:
     """Work in order, done late."""
 
@@ -218,9 +221,10 @@ class Stream:
         return stream
 
     def synchronize(self) -> None:
-        with _copying:  # whoever waits finds everything done, also what another thread has begun
-            while self.late:
-                self.late.pop(0)()
+        with _turn:  # a launch of another thread may be at it
+            late, self.late = self.late, []
+            for work in late:
+                work()
 
     def wait_event(self, event: Any) -> None:
         return None
@@ -232,7 +236,6 @@ class Stream:
         return None
 
 
-_copying = threading.RLock()
 _streams: dict[int, Stream] = {}
 _null = Stream.null = Stream()
 
@@ -289,7 +292,8 @@ class MemoryPointer:
 
 def memcpy_async(target: int, source: int, n: int, kind: int, stream: int) -> None:
     assert kind in (1, 2, 3)
-    _streams[stream].late.append(lambda: ctypes.memmove(target, source, n))
+    with _turn:
+        _streams[stream].late.append(lambda: ctypes.memmove(target, source, n))
 
 
 def alloc_pinned_memory(n: int) -> Any:
@@ -332,7 +336,13 @@ def installed() -> Iterator[types.ModuleType]:
 
     before = {
         name: sys.modules.get(name)
-        for name in ("cupy", "zarrgpu.engine.cuda", "zarrgpu.buffer.gpu", "zarrgpu.buffer._equal")
+        for name in (
+            "cupy",
+            "zarrgpu.engine.cuda",
+            "zarrgpu.buffer.gpu",
+            "zarrgpu.buffer._data",
+            "zarrgpu.buffer._equal",
+        )
     }
 
     def forget() -> None:

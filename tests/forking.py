@@ -6,6 +6,7 @@ A fork in a process with threads is what this is about, and a test runner's own 
 from __future__ import annotations
 
 import faulthandler
+import multiprocessing
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ SECONDS = 120.0
 
 def in_child(work: Callable[[], None]) -> None:
     """Do `work` in a forked process; raise unless it returns, and soon."""
+    faulthandler.cancel_dump_traceback_later()  # of a child that forks; its own child would wait for that thread
     with warnings.catch_warnings():  # that forking with threads is dangerous, which is the point
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -150,26 +153,68 @@ def first() -> None:
     thread.join()
 
 
-def counting() -> None:
-    """Another thread holds the lock of the counters."""
+def locked() -> None:
+    """Another thread holds the locks of the counters, of zarr's configuration, and of the start of zarr's loop."""
+    from zarr.core import sync
+
     from zarrgpu import _counters
 
+    values = smooth((6, 5), "i4")
+    z = make(values, (4, 4))
     held, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with _counters._lock:
+        with _counters._lock, zarr.config.config_lock, sync._get_lock():
             held.set()
             over.wait()
+
+    def read() -> None:
+        with zarrgpu.enable("host"):
+            assert same(zarr.open_array(z.store, mode="r")[...], values)
 
     thread = threading.Thread(target=hold)
     thread.start()
     held.wait()
     try:
-        in_child(lambda: _counters.count("x"))
+        in_child(read)
     finally:
         over.set()
         thread.join()
 
 
+def workers() -> None:
+    """Processes of `multiprocessing`, as a data loader has them, read by arrays that their parent opened and used."""
+    values = smooth((60, 9), "f4")
+    folder = os.environ["ZARRGPU_TEST_FOLDER"]
+    kept = Path(folder, "z")
+    make(values, (7, 9), store=kept)
+    opened = zarrgpu.open_array(kept, mode="r", device="host", strict=True)
+    assert same(opened[...], values)
+    with warnings.catch_warnings(), device(ENGINES[-1]) as name:
+        warnings.simplefilter("ignore", DeprecationWarning)  # as above
+        there = zarrgpu.open_array(kept, mode="r", device=name)
+        assert same(there[...], values)
+        _shared.update(host=opened, device=there)
+        with multiprocessing.get_context("fork").Pool(3) as pool:
+            lines = pool.map_async(_line, range(60), chunksize=4).get(SECONDS)
+            assert same(np.stack(lines), values)
+            said = pool.map_async(_refusal, range(4)).get(SECONDS)
+            assert all("'spawn' or 'forkserver'" in words and seconds < 1 for words, seconds in said), said
+
+
+_shared: dict[str, Any] = {}
+
+
+def _line(i: int) -> Any:
+    return _shared["host"][i]
+
+
+def _refusal(i: int) -> tuple[str, float]:
+    begin = time.monotonic()
+    with pytest.raises(zarrgpu.DeviceUnavailableError) as refused:
+        _shared["device"][i]
+    return str(refused.value), time.monotonic() - begin
+
+
 if __name__ == "__main__":
-    {"device": used_device, "host": host, "first": first, "counting": counting}[sys.argv[1]]()
+    {"device": used_device, "host": host, "first": first, "locked": locked, "workers": workers}[sys.argv[1]]()

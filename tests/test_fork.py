@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
-@pytest.mark.parametrize("what", ["device", "host", "first", "counting"])
+@pytest.mark.parametrize("what", ["device", "host", "first", "locked", "workers"])
 def test_forked_processes(what: str, tmp_path: Path) -> None:
     """The functions of `tests.forking`, which say what they prove."""
     env = {**os.environ, "ZARRGPU_TEST_FOLDER": str(tmp_path)}

@@ -11,6 +11,7 @@ from zarrgpu import engine
 from zarrgpu._counters import counters, reset_counters
 from zarrgpu.api import Enabled, Explanation, enable, explain, read, read_many
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning, DeviceUnavailableError, UnsupportedError
+from zarrgpu.opening import open_array, open_group
 from zarrgpu.store import DeviceStore
 
 __version__ = version("zarrgpu")
@@ -28,6 +29,8 @@ __all__ = [
     "enable",
     "engine",
     "explain",
+    "open_array",
+    "open_group",
     "read",
     "read_many",
     "reset_counters",

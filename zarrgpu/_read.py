@@ -13,7 +13,7 @@ import numpy.typing as npt
 import zarr
 from zarr.errors import ChunkNotFoundError
 
-from zarrgpu import _compat, _fork, _out
+from zarrgpu import _compat, _fork, _out, _settings
 from zarrgpu._compat import store as stores
 from zarrgpu._compat.select import Part, Selected, select
 from zarrgpu._compat.shards import flatten
@@ -142,7 +142,10 @@ def read_planned(
         source: Source = files([f"{root}/{key}" for key in keys])
     else:
         source = stores.source_of([store_path / key for key in keys], bound.spec, _compat.loop(), engine)
-    present = execute(engine, target, planned, of, entries, source, bound, lambda i: store_path / keys[i], stream)
+    limit = _settings.of(array).memory_limit
+    present = execute(
+        engine, target, planned, of, entries, source, bound, lambda i: store_path / keys[i], limit, stream
+    )
     if not present.all() and not bound.spec.config.read_missing_chunks:
         missing = sorted({keys[i] for i in of[~present].tolist()})
         raise ChunkNotFoundError(f"{len(missing)} chunk(s) not found in store '{store_path}': {', '.join(missing)}")
@@ -201,6 +204,7 @@ def execute(
     source: Source,
     bound: Bound,
     place: Callable[[int], Any],
+    memory_limit: int | None,
     stream: Any = None,
 ) -> npt.NDArray[np.bool_]:
     """Run a plan, its chunks found by `in_shards`; gives for each of them whether the store has the value it is in.
@@ -232,7 +236,7 @@ def execute(
         fill=_compat.fill_bytes(spec, target.dtype),
         decode_on_cpu=partial(_compat.decode_on_cpu, codecs, spec),
         name=name,
-        memory_limit=zarr.config.get("zarrgpu.memory_limit", None),
+        memory_limit=memory_limit,
     )
     present = wave.run(request, stream)
     return shards.present() if shards else present
@@ -252,7 +256,7 @@ def through_zarr(
     array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, stream: Any, reason: str
 ) -> Array:
     """Read by zarr's own pipeline on the host, then copy to the engine."""
-    if zarr.config.get("zarrgpu.strict", False):
+    if _settings.of(array).strict:
         raise UnsupportedError(reason)
     host = np.asarray(_compat.read_with_zarr(array, selection))
     dtype = native(host.dtype)

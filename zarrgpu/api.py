@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from os import PathLike
 from types import TracebackType
@@ -16,7 +16,8 @@ from zarr.storage import StorePath
 from zarrgpu import _out, _read, _read_many
 from zarrgpu._compat import store as stores
 from zarrgpu._compat.points import adopted
-from zarrgpu.engine import normalize, resolve
+from zarrgpu._settings import Settings
+from zarrgpu.engine import resolve
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.resident import resident
@@ -89,25 +90,20 @@ def enable(device: str = "auto", memory_limit: int | None = None, strict: bool =
     ...     z[1:3].tolist()
     [7, 7]
     """
-    if memory_limit is not None and memory_limit <= 0:
-        raise ValueError(f"memory_limit must be a positive number of bytes, got {memory_limit}")
-    name = normalize(device)
-    module = "cpu" if name == "host" else "gpu"
-    import_module(f"zarrgpu.buffer.{module}")  # registers its buffers
+    settings = Settings.chosen(device, memory_limit, strict)
+    import_module(settings.buffers)  # registers them
     import_module("zarrgpu.pipeline")  # and the pipeline, where the package's entry points are not installed
     change = ExitStack()
-    if module == "gpu":
+    if settings.device != "host":
         change.enter_context(adopted())
-    settings = zarr.config.set(
-        {
-            "codec_pipeline.path": PIPELINE,
-            "buffer": f"zarrgpu.buffer.{module}.Buffer",
-            "ndbuffer": f"zarrgpu.buffer.{module}.NDBuffer",
-            "zarrgpu": {"device": name, "memory_limit": memory_limit, "strict": strict},
-        }
-    )
-    change.enter_context(settings)
-    return Enabled(name, change)
+    configuration = {
+        "codec_pipeline.path": PIPELINE,
+        "buffer": f"{settings.buffers}.Buffer",
+        "ndbuffer": f"{settings.buffers}.NDBuffer",
+        "zarrgpu": asdict(settings),
+    }
+    change.enter_context(zarr.config.set(configuration))
+    return Enabled(settings.device, change)
 
 
 def read(

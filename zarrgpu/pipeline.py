@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
-import zarr
 from zarr.abc.codec import Codec, CodecPipeline, GetResult
 from zarr.abc.store import ByteGetter, ByteSetter, Store
 from zarr.buffer import cpu
@@ -29,6 +28,7 @@ from zarrgpu._async import on_thread
 from zarrgpu._compat.store import host_getter, host_setter, source_of
 from zarrgpu._counters import count
 from zarrgpu._read import bind_chunks, counted, execute, finish, in_shards, plan_for, writable
+from zarrgpu._settings import Settings, configured
 from zarrgpu.buffer import expected_uploads
 from zarrgpu.engine import resolve
 from zarrgpu.errors import UnsupportedError
@@ -57,9 +57,12 @@ class GpuCodecPipeline(CodecPipeline):
     ----------
     zarr : BatchedCodecPipeline
         zarr's own pipeline for the same codecs: it validates, writes, and reads what has no program.
+    settings : Settings, optional
+        How to read; by default as zarr is configured at each read.
     """
 
     zarr: BatchedCodecPipeline
+    settings: Settings | None = field(default=None, compare=False)
 
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
@@ -74,7 +77,7 @@ class GpuCodecPipeline(CodecPipeline):
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         """Fill in what the codecs infer from an array's spec."""
-        return type(self)(self.zarr.evolve_from_array_spec(array_spec))
+        return type(self)(self.zarr.evolve_from_array_spec(array_spec), self.settings)
 
     def __iter__(self) -> Iterator[Codec]:
         return iter(self.zarr)
@@ -148,7 +151,7 @@ class GpuCodecPipeline(CodecPipeline):
         try:
             present = await on_thread(_requests(), self._read, batch, out, drop_axes, loop)
         except UnsupportedError:
-            if zarr.config.get("zarrgpu.strict", False):
+            if (self.settings or configured()).strict:
                 raise
             count("chunks.zarr", len(batch))
             with expected_uploads():
@@ -190,7 +193,8 @@ class GpuCodecPipeline(CodecPipeline):
         for bound, mine, (planned, of, owner, _, entries) in jobs:
             getters = [batch[mine[i]][0] for i in owner.tolist()]
             source = source_of(getters, batch[mine[0]][1], loop, engine)
-            found = execute(engine, target, planned, of, entries, source, bound, getters.__getitem__)
+            limit = (self.settings or configured()).memory_limit
+            found = execute(engine, target, planned, of, entries, source, bound, getters.__getitem__, limit)
             present[np.array(mine)[owner[of]]] = found
         finish(engine, array, target)
         return present

@@ -159,9 +159,17 @@ def _chunks_per_wave(request: Request, lanes: int) -> int:
         n = max(room // nbytes, min(cores(), CORES_BYTES // nbytes))
     if request.memory_limit is not None:
         each = (program.encoded_nbytes or program.nbytes) + program.scratch * (2 if program.after else 1)
+        if program.host and not _one_by_one(request):  # what libraries decode lies before it, hardly ever larger
+            each += program.nbytes
         each += program.container.tables()
         n = min(n, request.memory_limit // (lanes * max(each, 1)))
     return max(1, n)
+
+
+def _one_by_one(request: Request) -> bool:
+    """Whether a thread that decodes a chunk reads it, too, into memory of its own."""
+    program = request.program
+    return bool(program.host) and request.source.one_by_one and program.nbytes >= LARGE
 
 
 def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
@@ -170,7 +178,7 @@ def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     gathered = request.source.on_engine and not program.host
     if gathered:
         starts, sizes, used = request.source.gather(lane, first, last)
-    elif program.host and request.source.one_by_one and program.nbytes >= LARGE:
+    elif _one_by_one(request):
         starts, sizes, used = np.zeros(n, np.int64), np.full(n, UNKNOWN), 0
     else:
         starts, sizes, used = request.source.load(first, last, lane.reserve)

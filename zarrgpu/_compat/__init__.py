@@ -20,6 +20,7 @@ from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, Transpos
 from zarr.codecs._v2 import V2Codec
 from zarr.codecs.cast_value import CastValue
 from zarr.codecs.scale_offset import ScaleOffset
+from zarr.core import sync
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, default_buffer_prototype
 from zarr.core.chunk_utils import ChunkTransform, evolve_codecs, fill_value_or_default
@@ -34,8 +35,8 @@ from zarr.core.indexing import (
 )
 from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 from zarr.core.metadata.v3 import RegularChunkGridMetadata
-from zarr.core.sync import _get_loop
 
+from zarrgpu import _fork
 from zarrgpu._counters import count
 from zarrgpu.chain import Chain, Named, reordered
 from zarrgpu.numcodecs import plain
@@ -220,7 +221,7 @@ class CountingPipeline(BatchedCodecPipeline):
 def read_with_zarr(array: zarr.Array[Any], selection: Any) -> Any:
     """``array[selection]`` through zarr's own pipeline, in host memory, however the array was opened."""
     inner: Any = array.async_array
-    plain: Any = zarr.Array(type(inner)(array.metadata, array.store_path, inner.config))
+    plain: Any = zarr.Array(zarr.AsyncArray(inner.metadata, inner.store_path, inner.config))
     pipeline = CountingPipeline.from_codecs(host_codecs(codecs_of(array.metadata)))
     object.__setattr__(plain.async_array, "codec_pipeline", pipeline.evolve_from_array_spec(spec_of(array.metadata)))
     fields, pure = pop_fields(selection)
@@ -237,7 +238,16 @@ def read_with_zarr(array: zarr.Array[Any], selection: Any) -> Any:
 
 def loop() -> asyncio.AbstractEventLoop:
     """Zarr's event loop, which runs on a thread of its own."""
-    return _get_loop()
+    return sync._get_loop()
+
+
+def _unlock() -> None:
+    """Make anew what a fork leaves locked; zarr itself makes its loop and threads anew."""
+    sync._lock = None
+    zarr.config.config_lock = type(zarr.config.config_lock)()
+
+
+_fork.in_child(_unlock)
 
 
 def concurrency() -> int:

@@ -30,10 +30,11 @@ def expected_uploads() -> Iterator[None]:
 class Prototype(BufferPrototype):
     """The ``buffer_prototype`` of a module: pickled by its name, so that it comes back as the very same."""
 
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return _of_module, (self.buffer.__module__,)
+    def __reduce__(self) -> tuple[Any, tuple[str, int | None]]:
+        return _of_module, (self.buffer.__module__, getattr(self.buffer, "_index", None))
 
 
-def _of_module(name: str) -> BufferPrototype:
-    prototype: BufferPrototype = import_module(name).buffer_prototype
+def _of_module(name: str, index: int | None) -> BufferPrototype:
+    module = import_module(name)
+    prototype: BufferPrototype = module.buffer_prototype if index is None else module.on(index)
     return prototype

@@ -15,123 +15,27 @@ numbers are in native byte order on the device.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from functools import cache
 from typing import Any, Literal, Self, SupportsIndex, cast
 
 import cupy
 import numpy as np
 import numpy.typing as npt
-import zarr
 import zarr.abc.buffer
 import zarr.buffer.cpu
-from zarr.abc.buffer import ArrayLike, NDArrayLike
-from zarr.errors import ZarrUserWarning
+from zarr.abc.buffer import ArrayLike, BufferPrototype, NDArrayLike
 from zarr.registry import register_buffer, register_ndbuffer
 
-from zarrgpu._interop import on_device, to_cupy, to_numpy
-from zarrgpu.buffer import Prototype, uploads_are_expected
+from zarrgpu.buffer import Prototype
+from zarrgpu.buffer._data import Data
 from zarrgpu.buffer._equal import all_equal
-from zarrgpu.engine import CUDA_DTYPES, FORKED, is_forked
-from zarrgpu.errors import DeviceUnavailableError
+from zarrgpu.engine import CUDA_DTYPES
 
 __all__ = ["Buffer", "NDBuffer", "buffer_prototype"]
 
 
-def _device() -> Any:
-    """The device that `zarrgpu.enable` was told, else the current one; zarr allocates on a thread of its own."""
-    if is_forked():
-        raise DeviceUnavailableError(FORKED)
-    kind, _, index = str(zarr.config.get("zarrgpu.device", "cuda")).partition(":")
-    return cupy.cuda.Device(int(index)) if kind == "cuda" and index else nullcontext()
-
-
-class _Data:
-    """What both classes of buffers do with their data."""
-
-    _data: Any
-    _read_only = False
-    _warn = False
-
-    def _take(self, array: Any) -> None:
-        """Hold an array: a device array as a cupy view of it, anything else as a NumPy array."""
-        if isinstance(array, cupy.ndarray):
-            self._data = array
-        elif on_device(array):
-            self._data, self._read_only = to_cupy(array)
-        else:
-            self._data = to_numpy(array) if hasattr(array, "__dlpack__") else np.asarray(array)
-            self._warn = True
-
-    @classmethod
-    def _of(cls, array: Any, read_only: bool = False, warn: bool = False) -> Self:
-        """A buffer of an array that is known to be where it is."""
-        new = cls(array)  # type: ignore[call-arg]  # of the classes below
-        new._read_only |= read_only
-        new._warn = warn
-        return new
-
-    def _view(self, array: Any) -> Self:
-        """A buffer of an array that is part of this one."""
-        return self._of(array, self._read_only, self._warn)
-
-    @property
-    def _is_on_device(self) -> bool:
-        return isinstance(self._data, cupy.ndarray)
-
-    def _here(self) -> Any:
-        """Make the device that has the data the current one, as cupy wants for all that it does with them."""
-        return self._data.device if self._is_on_device else nullcontext()
-
-    def _on_device(self) -> Any:
-        """The data, brought to the device unless that cannot hold their dtype."""
-        if not self._is_on_device and self._data.dtype.char in CUDA_DTYPES:
-            if self._warn and not uploads_are_expected.get():
-                what = f"{type(self).__module__}.{type(self).__name__}"
-                message = f"{what} was given an array in host memory, which is now copied to the device"
-                warnings.warn(message, ZarrUserWarning, stacklevel=3)
-            self._read_only |= not self._data.flags.writeable
-            self._data, self._warn = _upload(self._data), False
-        return self._data
-
-    def _on_host(self) -> npt.NDArray[Any]:
-        return cast("npt.NDArray[Any]", cupy.asnumpy(self._data) if self._is_on_device else self._data)
-
-    def _set(self, key: Any, value: Any) -> None:
-        """Set elements to a scalar, an array or a buffer, which is copied from wherever it is."""
-        self._check_writable()
-        if isinstance(value, _Data):
-            value = value._data
-        elif isinstance(value, zarr.abc.buffer.NDBuffer):
-            value = value.as_ndarray_like()
-        elif isinstance(value, zarr.abc.buffer.Buffer):
-            value = value.as_array_like()
-        if on_device(value):
-            value = to_cupy(value)[0]
-        elif hasattr(value, "__dlpack__"):
-            value = to_numpy(value)
-        with self._here():
-            if self._is_on_device and isinstance(value, np.ndarray):
-                value = _upload(value)
-            elif not self._is_on_device and isinstance(value, cupy.ndarray):
-                value = value.get()
-            self._data[key] = value
-
-    def _check_writable(self) -> None:
-        if self._read_only:
-            raise ValueError("assignment destination is read-only")  # NumPy's words
-
-
-def _upload(array: npt.NDArray[Any]) -> Any:
-    """A copy of a host array in device memory and native byte order; itself when the device cannot hold its dtype."""
-    if array.dtype.char not in CUDA_DTYPES:
-        return array
-    with _device():
-        return cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
-
-
-class Buffer(_Data, zarr.abc.buffer.Buffer):
+class Buffer(Data, zarr.abc.buffer.Buffer):
     """A flat piece of device memory, or of host memory on its way there.
 
     Parameters
@@ -193,7 +97,7 @@ class Buffer(_Data, zarr.abc.buffer.Buffer):
         return len(self) == len(other) and all_equal(self._data, other._data, False)
 
 
-class NDBuffer(_Data, zarr.abc.buffer.NDBuffer):
+class NDBuffer(Data, zarr.abc.buffer.NDBuffer):
     """An N-d array in device memory, or in host memory on its way there.
 
     Parameters
@@ -230,7 +134,7 @@ class NDBuffer(_Data, zarr.abc.buffer.NDBuffer):
         dtype = np.dtype(dtype)
         if dtype.char not in CUDA_DTYPES:
             return cls._of(zarr.buffer.cpu.NDBuffer.empty(shape, dtype, order).as_numpy_array())
-        with _device():
+        with cls._device():
             return cls._of(cupy.empty(shape, dtype.newbyteorder("="), order))
 
     @classmethod
@@ -291,6 +195,14 @@ class NDBuffer(_Data, zarr.abc.buffer.NDBuffer):
 
 
 buffer_prototype = Prototype(buffer=Buffer, nd_buffer=NDBuffer)
+
+
+@cache
+def on(index: int) -> BufferPrototype:
+    """The same for new data on one device, whatever zarr is configured for."""
+    members = {"_index": index, "__module__": __name__}
+    return Prototype(buffer=type("Buffer", (Buffer,), members), nd_buffer=type("NDBuffer", (NDBuffer,), members))
+
 
 register_buffer(Buffer, qualname="zarrgpu.buffer.gpu.Buffer")
 register_ndbuffer(NDBuffer, qualname="zarrgpu.buffer.gpu.NDBuffer")
