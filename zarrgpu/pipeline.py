@@ -28,6 +28,7 @@ from zarr.registry import register_pipeline
 
 from zarrgpu import _compat
 from zarrgpu._counters import count
+from zarrgpu._host_shards import host_setter, host_shards
 from zarrgpu._read import Bound, execute, writable
 from zarrgpu.chain import bind
 from zarrgpu.engine import resolve
@@ -66,7 +67,7 @@ class GpuCodecPipeline(CodecPipeline):
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
         """Make a pipeline of a codec chain."""
-        return cls(BatchedCodecPipeline.from_codecs(_compat.host_codecs(codecs)))
+        return cls(BatchedCodecPipeline.from_codecs(host_shards(_compat.host_codecs(codecs))))
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> Self:
@@ -152,7 +153,9 @@ class GpuCodecPipeline(CodecPipeline):
 
     async def write(self, batch_info: Iterable[WriteItem], value: NDBuffer, drop_axes: tuple[int, ...] = ()) -> None:
         """Encode chunks on the host by zarr's own pipeline and write them."""
-        batch: Any = [(setter, _compat.replace_prototype(spec), *rest) for setter, spec, *rest in batch_info]
+        batch: Any = [
+            (host_setter(setter), _compat.replace_prototype(spec), *rest) for setter, spec, *rest in batch_info
+        ]
         host = _host_array(value)
         assert host is not None
         await self.zarr.write(batch, host, drop_axes)

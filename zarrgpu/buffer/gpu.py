@@ -78,8 +78,13 @@ class Buffer(zarr.abc.buffer.Buffer):
         return cls(cast("ArrayLike", np.frombuffer(bytes_like, np.uint8)))
 
     def as_array_like(self) -> ArrayLike:
-        """Return the bytes as a device array, ``cupy.ndarray uint8[n]``."""
-        self._data = _on_device(self._data)
+        """Return the bytes as a device array, ``cupy.ndarray uint8[n]``; as they are where there are none.
+
+        zarr makes scalars that are written like the array of an empty buffer: they are encoded on the host, and may be
+        of dtypes and in a byte order that only the host has.
+        """
+        if self._data.size:
+            self._data = _on_device(self._data)
         return self._data
 
     def as_numpy_array(self) -> npt.NDArray[Any]:
