@@ -42,6 +42,7 @@ import zarr
 import zarrgpu
 from benchmarks.datasets import DATASETS
 from zarrgpu import _compat, engine
+from zarrgpu._compat import store as stores
 from zarrgpu.bench import System, compare, difference, on, systems, to_host
 from zarrgpu.engine.base import cores
 
@@ -71,7 +72,7 @@ class Numcodecs:
             nbytes = int(np.prod(array.shape)) * dtype.itemsize
             self.out = np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), dtype, array.size).reshape(array.shape)
             self.target = cupy.empty(array.shape, dtype)
-        root = _compat.local_path(array.store_path)
+        root = stores.local_path(array.store_path)
         counts = [-(-n // c) for n, c in zip(array.shape, array.chunks, strict=True)]
         self.jobs = [
             (
@@ -120,7 +121,7 @@ def peers(device: str) -> list[System]:
 
     def read(array: zarr.Array[Any], selection: Any) -> Any:
         driver = "zarr" if array.metadata.zarr_format == 2 else "zarr3"
-        store = {"driver": "file", "path": _compat.local_path(array.store_path)}
+        store = {"driver": "file", "path": stores.local_path(array.store_path)}
         opened = tensorstore.open({"driver": driver, "kvstore": store}).result()
         host = opened[selection].read().result()
         if device == "host":

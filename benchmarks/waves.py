@@ -12,13 +12,15 @@ import numpy as np
 import zarr
 
 from zarrgpu import _compat
+from zarrgpu._compat import store as stores
 from zarrgpu._cuda import Kernel
 from zarrgpu.chain import bind
 from zarrgpu.engine.base import Engine, Lane, aligned
-from zarrgpu.fetch import files
+from zarrgpu.files import files
 from zarrgpu.kernels import boxes as b
 from zarrgpu.kernels import tables as t
-from zarrgpu.plan import axes_of, plan_axes
+from zarrgpu.plan import plan
+from zarrgpu.selection import Axis
 
 Enqueue = Callable[[], None]
 
@@ -50,9 +52,10 @@ class Wave:
         self.engine, self.lane = engine, lane
         self.program = bind(_compat.chain_of(_compat.evolved_codecs(metadata), _compat.spec_of(metadata)), False)
         self.out = engine.empty(array.shape, self.program.stored)
-        axes = axes_of([slice(None)] * array.ndim, array.shape)
-        self.plan = plan_axes(axes, array.chunks, self.program.chunk_strides(array.chunks), self.out.strides)
-        root = _compat.local_path(array.store_path)
+        whole: list[Any] = [Axis(0, 1, n) for n in array.shape]
+        strides = self.program.chunk_strides(array.chunks)
+        self.plan = plan([whole], array.shape, array.chunks, strides, self.out.strides)
+        root = stores.local_path(array.store_path)
         self.files = files([f"{root}/{metadata.encode_chunk_key(tuple(c))}" for c in self.plan.grid.tolist()])
         starts, sizes, self.used = self.fetch()
         if (sizes < 0).any():

@@ -11,14 +11,16 @@ the common cases. Both take the same arguments:
 ``boxes``        int64[b, 3 + nd], nd >= 1: what to copy where, see `zarrgpu.kernels.boxes`
 ``src_strides``  int64[nd]: elements in the chunk for a step of a box along each axis, any sign
 ``dst_strides``  int64[nd]: bytes in the output for the same step, any sign
+``gather``       int64[m, 2]: only where boxes are indexed, ``boxes`` then being int64[b, 3 + 2 * nd]
 ``fill``         uint8[itemsize]: the fill value as the output stores it (it is not swapped)
 ``out``          uint8[]: the output; ``out32``: uint32[], its whole words, 16-byte aligned
 ``status``       int32[b]: zeros; `Status.BAD_TABLE` is written where a box failed, nothing elsewhere
 ===============  ============================================================================================
 
 No argument may alias ``out``, except ``out32``, and no two elements may share a byte of it. An element that lies
-outside its chunk, its arena or ``out`` is skipped and its box called BAD_TABLE. Grid: one thread an item, which is
-`group` consecutive elements of a box; blocks of 256, no shared memory. Limits: none but int64.
+outside its chunk, its arena or ``out``, or takes a line outside ``gather``, is skipped and its box called BAD_TABLE.
+Grid: one thread an item, which is `group` consecutive elements of a box; blocks of 256, no shared memory. Limits: none
+but int64.
 
 Where byte ``p`` of a decoded chunk lies before it is unshuffled is given by c-blosc 1.21 (``shuffle.c``,
 ``shuffle-generic.h``, ``bitshuffle-generic.c``) and by numcodecs' ``Shuffle``, which is the same with a single block:
@@ -42,10 +44,10 @@ import numpy.typing as npt
 from numba import types
 
 from zarrgpu._cuda import Kernel, Target
-from zarrgpu.kernels.boxes import Table, element_groups, make_place, make_total
+from zarrgpu.kernels.box_loop import make_loop, make_span
+from zarrgpu.kernels.boxes import Table, element_groups, offsets
 from zarrgpu.kernels.elements import make_bytes
 from zarrgpu.kernels.tables import (
-    B_COUNT,
     B_DEST,
     B_FIRST,
     B_LAYOUT,
@@ -65,11 +67,13 @@ from zarrgpu.kernels.tables import (
 
 U = np.uint32
 W = np.uint64
-BAD = int(Status.BAD_TABLE)
+OK, BAD = int(Status.OK), int(Status.BAD_TABLE)
 
 _u1, _u4, _i4, _i8 = (types.Array(t, 1, "C") for t in (types.uint8, types.uint32, types.int32, types.int64))
 _table = types.Array(types.int64, 2, "C")
-ARGUMENTS = (types.int64, _u1, _u4, _u1, _u4, _table, _table, _i8, _i8, _u1, _u1, _u4, _i4)
+_to_boxes, _from_fill = (types.int64, _u1, _u4, _u1, _u4, _table, _table, _i8, _i8), (_u1, _u1, _u4, _i4)
+ARGUMENTS = (*_to_boxes, *_from_fill)
+INDEXED_ARGUMENTS = (*_to_boxes, _table, *_from_fill)
 
 
 def unshuffled(block: npt.NDArray[np.uint8], kind: int, mode: int) -> npt.NDArray[np.uint8]:
@@ -93,12 +97,12 @@ def reference(
     fill: npt.NDArray[np.uint8],
     swap: int,
     out: npt.NDArray[np.uint8],
+    gather: Table | None = None,
 ) -> None:
     """The reference for good tables; `arenas` are source and scratch."""
     itemsize = fill.size
     for box in boxes:
         arena, base, size, block, kind, mode = (int(x) for x in layouts[box[B_LAYOUT]])
-        counts = [int(n) for n in box[B_COUNT:]]
         if arena == FILL:
             elements = np.tile(fill, (1, 1))
         else:
@@ -108,10 +112,8 @@ def reference(
             elements = chunk[: size // itemsize * itemsize].reshape(-1, itemsize)
             if swap > 1:
                 elements = elements.reshape(-1, itemsize // swap, swap)[:, :, ::-1].reshape(-1, itemsize)
-        for i in np.ndindex(*counts):
-            element = 0 if arena == FILL else int(box[B_FIRST] + np.dot(i, src_strides))
-            byte = int(box[B_DEST] + np.dot(i, dst_strides))
-            out[byte : byte + itemsize] = elements[element]
+        for element, byte in (box[[B_FIRST, B_DEST]] + offsets(box, src_strides, dst_strides, gather)).tolist():
+            out[byte : byte + itemsize] = elements[0 if arena == FILL else element]
 
 
 def group(itemsize: int) -> int:
@@ -119,9 +121,9 @@ def group(itemsize: int) -> int:
     return max(1, 16 // itemsize)
 
 
-def groups(boxes: Table, itemsize: int) -> int:
+def groups(boxes: Table, itemsize: int, indexed: bool = False) -> int:
     """The argument ``groups``: work items that the largest of `boxes` needs."""
-    return element_groups(boxes, group(itemsize))
+    return element_groups(boxes, group(itemsize), indexed)
 
 
 def make_layout(target: Target, itemsize: int) -> Any:
@@ -196,55 +198,86 @@ def make_element(target: Target, itemsize: int, swap: int, unsigned: Any = W) ->
     return copy, blank
 
 
-def make(target: Target, lanes: int, itemsize: int, swap: int) -> Any:
-    """The body for elements of `itemsize` bytes of which every `swap` are reversed."""
-    total, place = make_total(target), make_place(target)
-    layout = make_layout(target, itemsize)
-    copy, blank = make_element(target, itemsize, swap)
-    size = group(itemsize)
+def make_body(target: Target, itemsize: int, group: int, layout: Any, write: Any, indexed: bool) -> Any:
+    """Device function with the arguments of a kernel, its arenas and steps in tuples, and one for `layout` and `write`.
 
-    def body(
-        lane, item, groups, source, source32, scratch, scratch32, layouts, boxes, src_strides, dst_strides, fill,
-        out, out32, status,
-    ):  # fmt: skip
-        box = item // groups
-        axes = src_strides.size
-        begin = (item - box * groups) * size
-        end = min(begin + size, total(boxes, box, axes))
+    Both are device functions. ``layout(arenas, layouts, row, more) -> (elements, status)`` says what the chunk in line
+    `row` of `layouts` holds; ``write(arena, layouts, row, e, out, out32, d, more) -> status`` writes its element `e` to
+    byte `d` of the output; `more` is what either needs besides. Items are `group` elements of `itemsize` bytes.
+    """
+    device = target.device
+    _, blank = make_element(target, itemsize, 0)
+
+    @device
+    def put(context, e, d):
+        arena, layouts, row, blanks, fill, out, out32, more = context
+        if blanks:
+            blank(fill, out, out32, d)
+            return OK
+        return write(arena, layouts, row, e, out, out32, d, more)
+
+    span, loop = make_span(target, group), make_loop(target, itemsize, put, indexed)
+
+    @device
+    def body(item, groups, arenas, layouts, boxes, steps, fill, out, out32, status, more):
+        box, begin, end = span(item, groups, boxes, steps[0].size)
         if begin >= end:
             return
         row = boxes[box, B_LAYOUT]
-        elements = layout(source, scratch, layouts, row)
-        if elements < 0:
-            status[box] = BAD
+        elements, wrong = layout(arenas, layouts, row, more)
+        if wrong != OK:
+            status[box] = wrong
             return
         blanks = layouts[row, L_ARENA] == FILL
-        arena = source if layouts[row, L_ARENA] == SOURCE else scratch
-        corner, dest = boxes[box, B_FIRST], boxes[box, B_DEST]
-        e, d, column = place(boxes, box, src_strides, dst_strides, axes, begin)
-        for i in range(begin, end):
-            if column == boxes[box, B_COUNT + axes - 1]:
-                e, d, column = place(boxes, box, src_strides, dst_strides, axes, i)
-            at, element = dest + d, corner + e
-            if at < 0 or at > out.size - itemsize or (not blanks and (element < 0 or element >= elements)):
-                status[box] = BAD
-            elif blanks:
-                blank(fill, out, out32, at)
-            else:
-                copy(arena, layouts, row, element, out, out32, at)
-            e += src_strides[axes - 1]
-            d += dst_strides[axes - 1]
-            column += 1
+        arena = arenas[0] if layouts[row, L_ARENA] == SOURCE else arenas[1]
+        context = arena, layouts, row, blanks, fill, out, out32, more
+        loop(boxes, box, begin, end, steps, np.int64(-1) if blanks else elements, out.size, status, context)
 
     return body
 
 
+def make(target: Target, lanes: int, itemsize: int, swap: int, indexed: bool) -> Any:
+    """The body for elements of `itemsize` bytes of which every `swap` are reversed."""
+    elements_of = make_layout(target, itemsize)
+    copy, _ = make_element(target, itemsize, swap)
+
+    @target.device
+    def layout(arenas, layouts, row, more):
+        elements = elements_of(arenas[0], arenas[1], layouts, row)
+        return elements, OK if elements >= 0 else BAD
+
+    @target.device
+    def write(arena, layouts, row, e, out, out32, d, more):
+        copy(arena, layouts, row, e, out, out32, d)
+        return OK
+
+    share = make_body(target, itemsize, group(itemsize), layout, write, indexed)
+
+    def strided(
+        lane, item, groups, source, source32, scratch, scratch32, layouts, boxes, src_strides, dst_strides, fill,
+        out, out32, status,
+    ):  # fmt: skip
+        steps = src_strides, dst_strides
+        share(item, groups, (source, scratch), layouts, boxes, steps, fill, out, out32, status, ())
+
+    def by_index(
+        lane, item, groups, source, source32, scratch, scratch32, layouts, boxes, src_strides, dst_strides, gather,
+        fill, out, out32, status,
+    ):  # fmt: skip
+        steps = src_strides, dst_strides, gather
+        share(item, groups, (source, scratch), layouts, boxes, steps, fill, out, out32, status, ())
+
+    return by_index if indexed else strided
+
+
 @cache
-def kernel(itemsize: int, swap: int = 0) -> Kernel:
+def kernel(itemsize: int, swap: int = 0, indexed: bool = False) -> Kernel:
     """The kernel for elements of `itemsize` bytes of which every `swap` are reversed (0 or 1: none)."""
     if itemsize < 1 or swap < 0 or (swap > 1 and itemsize % swap):
         raise ValueError(f"itemsize must be positive and a multiple of swap, not {itemsize} and {swap}")
-    return Kernel(f"assemble_{itemsize}_{swap}", partial(make, itemsize=itemsize, swap=swap), ARGUMENTS)
+    name = f"assemble{'_indexed' if indexed else ''}_{itemsize}_{swap}"
+    arguments = INDEXED_ARGUMENTS if indexed else ARGUMENTS
+    return Kernel(name, partial(make, itemsize=itemsize, swap=swap, indexed=indexed), arguments)
 
 
-KERNELS = (kernel(4), kernel(8, 8), kernel(16, 8), kernel(3))
+KERNELS = (kernel(4), kernel(8, 8), kernel(16, 8), kernel(3), *(kernel(n, indexed=True) for n in (3, 4, 16)))

@@ -1,6 +1,6 @@
 """assemble, and a conversion of each value on the way: from the elements that a filter stored to those of the output.
 
-The arguments are those of `zarrgpu.kernels.assemble`, and one more behind them:
+The arguments are those of `zarrgpu.kernels.assemble`, also where boxes are indexed, and one more behind them:
 
 ===============  ============================================================================================
 ``boxes``        ``B_FIRST`` counts decoded elements of the chunk
@@ -35,14 +35,10 @@ from numba import types
 
 from zarrgpu._cuda import Kernel, Target
 from zarrgpu.kernels import assemble, values
-from zarrgpu.kernels.boxes import Table, element_groups, make_place, make_total
+from zarrgpu.kernels.boxes import Table, element_groups
 from zarrgpu.kernels.convert import make_convert, word_of
 from zarrgpu.kernels.elements import make_bytes
 from zarrgpu.kernels.tables import (
-    B_COUNT,
-    B_DEST,
-    B_FIRST,
-    B_LAYOUT,
     FILL,
     L_ARENA,
     L_BASE,
@@ -56,9 +52,11 @@ from zarrgpu.kernels.values import Conversion
 
 U = np.uint32
 W = np.uint64
-BAD, BAD_VALUE, BAD_HEADER = int(Status.BAD_TABLE), int(Status.BAD_VALUE), int(Status.BAD_HEADER)
+OK, BAD = int(Status.OK), int(Status.BAD_TABLE)
+BAD_VALUE, BAD_HEADER = int(Status.BAD_VALUE), int(Status.BAD_HEADER)
 
-ARGUMENTS = (*assemble.ARGUMENTS, types.Array(types.uint64, 1, "C"))
+_parameters = types.Array(types.uint64, 1, "C")
+ARGUMENTS, INDEXED_ARGUMENTS = (*assemble.ARGUMENTS, _parameters), (*assemble.INDEXED_ARGUMENTS, _parameters)
 
 
 def reference(
@@ -71,6 +69,7 @@ def reference(
     fill: npt.NDArray[np.uint8],
     swaps: tuple[int, int],
     out: npt.NDArray[np.uint8],
+    gather: Table | None = None,
 ) -> None:
     """The reference for good tables and values: whole chunks are converted, then assembled; `swaps` as for `kernel`."""
     converted, decoded, end = [], layouts.copy(), 0
@@ -87,7 +86,7 @@ def reference(
             decoded[row, [L_ARENA, L_BASE, L_SIZE, L_MODE]] = SOURCE, end, converted[-1].size, PLAIN
             end += converted[-1].size
     source = np.concatenate([np.zeros(0, np.uint8), *converted])
-    assemble.reference((source, source), decoded, boxes, src_strides, dst_strides, fill, 0, out)
+    assemble.reference((source, source), decoded, boxes, src_strides, dst_strides, fill, 0, out, gather)
 
 
 def group(conversion: Conversion) -> int:
@@ -95,9 +94,9 @@ def group(conversion: Conversion) -> int:
     return 16 // max(conversion.source.itemsize, conversion.target.itemsize)
 
 
-def groups(boxes: Table, conversion: Conversion) -> int:
+def groups(boxes: Table, conversion: Conversion, indexed: bool = False) -> int:
     """The argument ``groups``: work items that the largest of `boxes` needs."""
-    return element_groups(boxes, group(conversion))
+    return element_groups(boxes, group(conversion), indexed)
 
 
 def make_fetch(target: Target, conversion: Conversion, swap: int) -> Any:
@@ -146,12 +145,13 @@ def make_store(target: Target, dtype: values.DType, out_swap: int) -> Any:
 
 
 def make_layout(target: Target, conversion: Conversion, fetch: Any) -> Any:
-    """Device function ``layout(source, scratch, layouts, row, parameters) -> (elements, status)`` of a chunk."""
+    """Device function ``layout(arenas, layouts, row, parameters) -> (elements, status)`` of a chunk."""
     stored = assemble.make_layout(target, conversion.source.itemsize)
     is_bits = conversion.operation == "bits"
 
     @target.device
-    def layout(source, scratch, layouts, row, parameters):
+    def layout(arenas, layouts, row, parameters):
+        source, scratch = arenas
         elements = stored(source, scratch, layouts, row)
         if elements < 0:
             return elements, BAD
@@ -161,19 +161,16 @@ def make_layout(target: Target, conversion: Conversion, fetch: Any) -> Any:
                 return elements, BAD
             if np.int64(fetch(source if layouts[row, L_ARENA] == SOURCE else scratch, layouts, row, 0)) != -count & 7:
                 return elements, BAD_HEADER
-            return count, 0
-        return elements, 0
+            return count, OK
+        return elements, OK
 
     return layout
 
 
-def make(target: Target, lanes: int, conversion: Conversion, swap: int, out_swap: int) -> Any:
+def make(target: Target, lanes: int, conversion: Conversion, swap: int, out_swap: int, indexed: bool) -> Any:
     """The body for a conversion, its numbers apart."""
-    total, place = make_total(target), make_place(target)
     fetch, store = make_fetch(target, conversion, swap), make_store(target, conversion.target, out_swap)
     convert, layout = make_convert(target, conversion), make_layout(target, conversion, fetch)
-    itemsize, size = conversion.target.itemsize, group(conversion)
-    _, blank = assemble.make_element(target, itemsize, 0)
     is_bits = conversion.operation == "bits"
 
     @target.device
@@ -184,53 +181,41 @@ def make(target: Target, lanes: int, conversion: Conversion, swap: int, out_swap
             return U(U(byte >> U(7 - (e & 7))) & U(1))
         return fetch(arena, layouts, row, e)
 
-    def body(
+    @target.device
+    def write(arena, layouts, row, e, out, out32, d, parameters):
+        value, good = convert(cut(arena, layouts, row, e), parameters)
+        if not good:
+            return BAD_VALUE
+        store(value, out, out32, d)
+        return OK
+
+    share = assemble.make_body(target, conversion.target.itemsize, group(conversion), layout, write, indexed)
+
+    def strided(
         lane, item, groups, source, source32, scratch, scratch32, layouts, boxes, src_strides, dst_strides, fill,
         out, out32, status, parameters,
     ):  # fmt: skip
-        box = item // groups
-        axes = src_strides.size
-        begin = (item - box * groups) * size
-        end = min(begin + size, total(boxes, box, axes))
-        if begin >= end:
-            return
-        row = boxes[box, B_LAYOUT]
-        elements, wrong = layout(source, scratch, layouts, row, parameters)
-        if wrong != 0:
-            status[box] = wrong
-            return
-        blanks = layouts[row, L_ARENA] == FILL
-        arena = source if layouts[row, L_ARENA] == SOURCE else scratch
-        corner, dest = boxes[box, B_FIRST], boxes[box, B_DEST]
-        e, d, column = place(boxes, box, src_strides, dst_strides, axes, begin)
-        for i in range(begin, end):
-            if column == boxes[box, B_COUNT + axes - 1]:
-                e, d, column = place(boxes, box, src_strides, dst_strides, axes, i)
-            at, element = dest + d, corner + e
-            if at < 0 or at > out.size - itemsize or (not blanks and (element < 0 or element >= elements)):
-                status[box] = BAD
-            elif blanks:
-                blank(fill, out, out32, at)
-            else:
-                value, good = convert(cut(arena, layouts, row, element), parameters)
-                if good:
-                    store(value, out, out32, at)
-                else:
-                    status[box] = BAD_VALUE
-            e += src_strides[axes - 1]
-            d += dst_strides[axes - 1]
-            column += 1
+        steps = src_strides, dst_strides
+        share(item, groups, (source, scratch), layouts, boxes, steps, fill, out, out32, status, parameters)
 
-    return body
+    def by_index(
+        lane, item, groups, source, source32, scratch, scratch32, layouts, boxes, src_strides, dst_strides, gather,
+        fill, out, out32, status, parameters,
+    ):  # fmt: skip
+        steps = src_strides, dst_strides, gather
+        share(item, groups, (source, scratch), layouts, boxes, steps, fill, out, out32, status, parameters)
+
+    return by_index if indexed else strided
 
 
 @cache
-def _kernel(conversion: Conversion, swap: int, out_swap: int) -> Kernel:
-    name = f"assemble_{conversion.name}_{swap}_{out_swap}"
-    return Kernel(name, partial(make, conversion=conversion, swap=swap, out_swap=out_swap), ARGUMENTS)
+def _kernel(conversion: Conversion, swap: int, out_swap: int, indexed: bool) -> Kernel:
+    name = f"assemble{'_indexed' if indexed else ''}_{conversion.name}_{swap}_{out_swap}"
+    make_it = partial(make, conversion=conversion, swap=swap, out_swap=out_swap, indexed=indexed)
+    return Kernel(name, make_it, INDEXED_ARGUMENTS if indexed else ARGUMENTS)
 
 
-def kernel(conversion: Conversion, swap: int = 0, out_swap: int = 0) -> Kernel:
+def kernel(conversion: Conversion, swap: int = 0, out_swap: int = 0, indexed: bool = False) -> Kernel:
     """The kernel for all conversions like this one, whatever their numbers.
 
     `swap` is how many bytes of a stored element are reversed together, the item size or none (0 or 1), `out_swap` the
@@ -241,7 +226,7 @@ def kernel(conversion: Conversion, swap: int = 0, out_swap: int = 0) -> Kernel:
         if n not in (0, 1, dtype.itemsize):
             raise ValueError(f"{n} bytes of a {dtype} cannot be reversed together")
         swaps.append(n if n > 1 else 0)
-    return _kernel(replace(conversion, numbers=()), *swaps)
+    return _kernel(replace(conversion, numbers=()), *swaps, indexed)
 
 
 def _examples() -> tuple[Kernel, ...]:
@@ -258,7 +243,9 @@ def _examples() -> tuple[Kernel, ...]:
         (values.cast_value(f4, u1, "nearest-even", "clamp"), 0, 0),
         (values.bits(8), 0, 0),
     )
-    return tuple(kernel(c, swap, out_swap) for c, swap, out_swap in chosen if c is not None)
+    kernels = [kernel(c, swap, out_swap) for c, swap, out_swap in chosen if c is not None]
+    indexed = [kernel(c, swap, out_swap, True) for c, swap, out_swap in chosen[4::2] if c is not None]
+    return (*kernels, *indexed)
 
 
 KERNELS = _examples()

@@ -40,6 +40,16 @@ Tables are C-contiguous ``int64[n, columns]``; every offset and size is in bytes
 ``B_DEST``    first byte in the output
 ``B_COUNT``   and the columns after it: the box's extent along each axis, in elements
 ============  =========================================================================
+
+Boxes of *indexed* axes have as many columns again: for each axis the first of the lines of ``gather`` that the box
+takes along it, one for each index, or `STRIDED`.
+
+``gather``: the places that arrays of indices select, made by *plan*, read by *assemble*; boxes may share lines.
+
+=============  ========================================================================
+``G_ELEMENT``  elements in the chunk, counted from the box's first
+``G_BYTE``     bytes in the output, counted from the box's first
+=============  ========================================================================
 """
 
 from __future__ import annotations
@@ -72,6 +82,10 @@ B_LAYOUT: Final = 0
 B_FIRST: Final = 1
 B_DEST: Final = 2
 B_COUNT: Final = 3
+
+G_ELEMENT: Final = 0
+G_BYTE: Final = 1
+STRIDED: Final = -1
 
 SOURCE: Final = 0
 SCRATCH: Final = 1

@@ -42,6 +42,10 @@ def device(engine: str) -> Iterator[str]:
                 cached.cache_clear()
 
 
+class Mine(zarr.codecs.BytesCodec):
+    """A codec under the name of one that we know, which may do anything."""
+
+
 def to_host(array: Any) -> npt.NDArray[Any]:
     """Any engine's array as a NumPy array."""
     return np.asarray(array.get() if hasattr(array, "get") else array)

@@ -6,7 +6,9 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import numpy as np
 import pytest
 
 from zarrgpu import _native
-from zarrgpu.fetch import MISSING, Files, NativeFiles, Objects, files
+from zarrgpu.fetch import MISSING, UNKNOWN, Objects
+from zarrgpu.files import Files, NativeFiles, files
 
 WAYS = [Files, NativeFiles]
 
@@ -84,13 +87,37 @@ def test_no_files() -> None:
 def test_places_outside_the_arena_are_refused(tmp_path: Path) -> None:
     """The compiled worker checks every destination itself."""
     (tmp_path / "a").write_bytes(bytes(64))
-    table = _native.path_table([str(tmp_path / "a")] * 2)
+    table = _native.path_table([str(tmp_path / "a")])
     arena = np.full(64, 7, np.uint8)
-    status = np.zeros(2, np.int64)
-    starts, sizes = np.array([0, 48]), np.array([16, 64])
-    _native.read_span(*table, starts, sizes, arena[:64], status, 0, 112)
-    assert status.tolist() == [0, -34]
+    status = np.zeros(3, np.int64)
+    offsets, sizes, starts = np.array([0, 8, 0]), np.array([16, 56, 4]), np.array([0, 16, -1])
+    _native.read_ranges(*table, np.zeros(3, np.int64), offsets, sizes, starts, arena[:64], status, 0, 3)
+    assert status.tolist() == [0, -34, -34]
     assert arena.tolist() == [0] * 16 + [7] * 48
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ranges_of_files(way: type[Files], tmp_path: Path) -> None:
+    """Parts of files, large ones in pieces, missing and open-ended ones, and the ends of files."""
+    rng = np.random.default_rng(1)
+    content = [rng.integers(0, 256, n, np.uint8).tobytes() for n in (10, 9_000_000, 0)]
+    for i, data in enumerate(content):
+        (tmp_path / str(i)).write_bytes(data)
+    source = way([str(tmp_path / str(i)) for i in (0, 1, 2, 3)])
+    which, offsets = np.array([1, 1, 0, 2, 3, 0, 1]), np.array([5, 0, 2, 0, 0, 4, 8_999_990])
+    asked = np.array([8_500_000, 7, 3, UNKNOWN, UNKNOWN, MISSING, UNKNOWN])
+    arena = Arena()
+    starts, sizes, used = source.ranges(which, offsets, asked, arena.reserve)
+    assert sizes.tolist() == [8_500_000, 7, 3, 0, MISSING, MISSING, 10]
+    assert used % 16 == 0
+    for i, offset, at, n in zip(which.tolist(), offsets.tolist(), starts.tolist(), sizes.tolist(), strict=True):
+        if n >= 0:
+            assert arena.bytes[at : at + n].tobytes() == content[i][offset : offset + n]
+    for at_end in (False, True):
+        ends, sizes = source.ends(np.array([3, 0, 1, 2]), 12, at_end)
+        assert sizes.tolist() == [MISSING, 10, 9_000_000, 0]
+        got = [None if e is None else e.tobytes() for e in ends]
+        assert got == [None, content[0], content[1][-12:] if at_end else content[1][:12], b""]
 
 
 def test_this_system_has_a_way() -> None:
@@ -110,6 +137,24 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
+@dataclass
+class Value:
+    """A value of a store that gives all of it."""
+
+    whole: Callable[[int], Awaitable[Any]]
+    i: int
+
+    async def get(self) -> Any:
+        return await self.whole(self.i)
+
+    async def end(self, nbytes: int, at_end: bool) -> Any:
+        data = await self.get()
+        return data if data is None else data[max(0, data.size - nbytes) :] if at_end else data[:nbytes]
+
+    async def ranges(self, spans: Sequence[tuple[int, int]], concurrency: int) -> Sequence[Any]:
+        return [(await self.get())[first:stop] for first, stop in spans]
+
+
 def test_objects(loop: asyncio.AbstractEventLoop) -> None:
     """Buffers of an asynchronous store, no more at once than allowed."""
     busy = peak = 0
@@ -123,7 +168,7 @@ def test_objects(loop: asyncio.AbstractEventLoop) -> None:
         return None if i % 5 == 0 else np.full(i, i, np.uint8)
 
     arena = Arena()
-    starts, sizes, _ = Objects(get, loop, concurrency=4).load(3, 40, arena.reserve)
+    starts, sizes, _ = Objects(partial(Value, get), loop, concurrency=4).load(3, 40, arena.reserve)
     assert peak == 4
     for i, at, n in zip(range(3, 40), starts, sizes, strict=True):
         assert n == (MISSING if i % 5 == 0 else i)
@@ -143,5 +188,5 @@ def test_a_store_s_error_cancels_the_others(loop: asyncio.AbstractEventLoop) -> 
             ended.append(i)
 
     with pytest.raises(KeyError, match="the store's own"):
-        Objects(get, loop, concurrency=10).load(0, 4, Arena().reserve)
+        Objects(partial(Value, get), loop, concurrency=10).load(0, 4, Arena().reserve)
     assert sorted(ended) == [0, 1, 3]

@@ -90,15 +90,13 @@ def decoded_by_us(
     patch.setitem(FEWEST_STREAMS, "lz4", 0)  # kernels, few as the chunks may be
     count, elements = len(chunks), N // dtype.itemsize
     named = tuple(Named(c.codec_id, c.get_config(), library=c) for c in codecs[::-1])
-    boxes = np.zeros((count, t.B_COUNT + 1), np.int64)
-    boxes[:, t.B_LAYOUT], boxes[:, t.B_DEST], boxes[:, t.B_COUNT] = np.arange(count), N * np.arange(count), elements
     with device(engine) as name:
         where = resolve(name)
         out = where.empty((count * elements,), dtype)
         run(
             Request(
                 program=bind(Chain(dtype, (elements,), "C", named), where.by_library),
-                plan=Plan(np.empty((count, 0), np.int64), boxes, np.ones(1, np.int64), np.full(1, dtype.itemsize)),
+                plan=Plan.line(count, elements, dtype.itemsize, N),
                 source=Buffers([np.frombuffer(chunk, np.uint8) for chunk in chunks]),
                 engine=where,
                 chunk_shape=(elements,),

@@ -76,17 +76,30 @@ def test_an_empty_batch_reads_nothing() -> None:
     assert asyncio.run(pipeline(z).read([], out)) == ()
 
 
-def test_chunks_of_several_shapes_go_through_zarr() -> None:
-    """A rectilinear grid has no program; zarr reads it."""
-    with zarr.config.set({"array.rectilinear_chunks": True}):
-        values = smooth((10,), "i4")
-        z = zarr.create_array({}, shape=(10,), chunks=[[3, 3, 4]], dtype="i4", compressors=None)
-        z[...] = values
-        zarrgpu.reset_counters()
-        assert same(zarrgpu.read(z, device="host"), values)
-        assert zarrgpu.counters()["fallback.bind:chunks of several shapes"] == 1
-        with zarrgpu.enable(device="host"):
-            assert same(zarr.open_array(z.store, mode="r")[...], values)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_chunks_of_several_shapes(engine: str) -> None:
+    """Chunks of a rectilinear grid are read by the programs of their shapes, in shards or not."""
+    values = smooth((10, 12), "i4")
+    with zarr.config.set({"array.rectilinear_chunks": True}), device(engine) as name:
+        sharding = zarr.codecs.ShardingCodec(chunk_shape=(1, 2))
+        for serializer, compressors in (("auto", "auto"), (sharding, None)):
+            options: Any = {"serializer": serializer, "compressors": compressors}
+            z = zarr.create_array({}, shape=(10, 12), chunks=[[3, 3, 4], [2, 6, 4]], dtype="i4", **options)
+            z[:7] = values[:7]
+            z[7:, 3:] = values[7:, 3:]
+            want = values.copy()
+            want[7:, :3] = 0
+            with zarrgpu.enable(device=name, strict=True):
+                again: Any = zarr.open_array(z.store, mode="r")
+                for selection in (
+                    np.s_[...],
+                    np.s_[2:9, 1:12:3],
+                    np.s_[4],
+                    ([9, 0, 9], [11, 3, 0]),
+                    np.s_[:, [7, 7, 1]],
+                ):
+                    assert same(again[selection], np.asarray(want[selection]))
+                    assert same(zarrgpu.read(z, selection, device=name), np.asarray(want[selection]))
 
 
 def test_many_threads_read_at_once() -> None:

@@ -17,7 +17,7 @@ from zarr.errors import ChunkNotFoundError
 from zarr.storage import MemoryStore
 
 import zarrgpu
-from tests.engines import ENGINES, device, make, same, smooth, to_host
+from tests.engines import ENGINES, Mine, device, make, same, smooth, to_host
 from zarrgpu.engine import resolve
 
 SELECTIONS: list[Any] = [
@@ -185,18 +185,26 @@ def test_out_of_range_is_zarrs_error() -> None:
         zarrgpu.read(z, (1, 2, 3), device="host")
 
 
-def test_selections_by_arrays_go_through_zarr() -> None:
-    """What has no plan here is zarr's, with its result and a count of why."""
+@pytest.mark.parametrize("engine", ENGINES)
+def test_selections_by_arrays_have_programs(engine: str) -> None:
+    """Points, masks, orthogonal arrays and blocks, of any order and with repeats, by both front doors."""
     values = smooth((6, 10))
     z = make(values, (4, 8))
-    zarrgpu.reset_counters()
-    assert same(zarrgpu.read(z, ([0, 5], [1, 2]), device="host"), values[[0, 5], [1, 2]])
-    assert same(zarrgpu.read(z, (slice(None), [1, 2]), device="host"), values[:, [1, 2]])
-    assert same(zarrgpu.read(z, values > 0, device="host"), values[values > 0])
-    assert zarrgpu.counters() == {"fallback.plan:selection by arrays": 3, "chunks.zarr": 2 + 2 + 4}
-    with zarrgpu.enable(device="host"):
-        assert same(zarr.open_array(z.store, mode="r").oindex[np.array([5, 0]), 1:3], values[[5, 0], 1:3])
-    assert zarrgpu.counters()["fallback.plan:selection by arrays"] == 4
+    with device(engine) as name, zarrgpu.enable(device=name, strict=True):
+        zarrgpu.reset_counters()
+        points = np.array([[0, 5], [5, 0]]), np.array([[1, 9], [9, 1]])
+        for selection in (([0, 5], [1, 2]), points, (slice(None), [8, 2, 2]), values > 0, (2, [7, 1])):
+            assert same(zarrgpu.read(z, selection, device=name), np.asarray(values[selection]))
+        out = np.empty((2, 2), "f4", "F") if name == "host" else None
+        assert same(zarrgpu.read(z, points, out=out, device=name), values[points])
+        again: Any = zarr.open_array(z.store, mode="r")
+        assert same(again.vindex[points], values[points])
+        assert same(again.vindex[values > 0], values[values > 0])
+        assert same(again.oindex[np.array([5, 0]), 1:3], values[[5, 0], 1:3])
+        assert same(again.oindex[[True, False] * 3, [9, 9, 0]], values[::2][:, [9, 9, 0]])
+        assert same(again.oindex[3, [9, 0]], values[3, [9, 0]])
+        assert same(again.blocks[1, 0:2], values[4:])
+        assert zarrgpu.counters().keys() == {f"chunks.{name.partition(':')[0]}"}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -204,16 +212,20 @@ def test_other_codecs_go_through_zarr(engine: str) -> None:
     """An array that has no program is read by zarr, its result on the device asked for, its reason counted."""
     values = smooth((6, 10), "i4")
     with device(engine) as name:
-        z = make(values, (4, 8), shards=(8, 8))
+        z = make(values, (4, 8), serializer=Mine(endian="little"))
         zarrgpu.reset_counters()
         got = zarrgpu.read(z, device=name)
         assert same(got, values)
         assert hasattr(got, "__cuda_array_interface__") == (name != "host")
-        assert zarrgpu.counters()["fallback.bind:codec sharding_indexed"] == 1
+        assert same(zarrgpu.read(z, ([5, 0], [1, 2]), device=name), values[[5, 0], [1, 2]])
+        assert zarrgpu.counters() == {"fallback.bind:codec bytes": 2, "chunks.zarr": 6}
+        with zarrgpu.enable(device=name, strict=True), pytest.raises(zarrgpu.UnsupportedError, match="codec bytes"):
+            zarrgpu.read(z, device=name)
+        pairs = make(np.zeros(3, [("a", "<i4")]), (2,), 2)
         with zarrgpu.enable(device=name):
-            assert same(zarr.open_array(z.store, mode="r")[...], values)
-        with zarrgpu.enable(device=name, strict=True), pytest.raises(zarrgpu.UnsupportedError, match="sharding"):
-            zarr.open_array(z.store, mode="r")[...]
+            assert (np.asarray(zarr.open_array(pairs.store, mode="r")[...]) == np.zeros(3, [("a", "<i4")])).all()
+        with zarrgpu.enable(device=name, strict=True), pytest.raises(zarrgpu.UnsupportedError, match="dtype"):
+            zarr.open_array(pairs.store, mode="r")[...]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -227,10 +239,6 @@ def test_two_containers_are_not_taken_for_one(engine: str) -> None:
             zarrgpu.reset_counters()
             assert same(zarrgpu.read(z, device=name), values)
             assert zarrgpu.counters().keys() == {f"chunks.{name.partition(':')[0]}"}
-
-
-class Mine(zarr.codecs.BytesCodec):
-    """A codec under the name of one that we know, which may do anything."""
 
 
 def test_a_codec_of_the_same_name_is_not_taken_for_ours() -> None:

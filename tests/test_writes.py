@@ -1,4 +1,4 @@
-"""Writes on an enabled process, from host and device arrays: the very bytes that plain zarr stores, under the same keys."""
+"""Writes on an enabled process, from host and device arrays: the very keys and bytes that plain zarr stores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def contents(z: zarr.Array[Any]) -> dict[str, bytes]:
 
 
 def writes_to(values: npt.NDArray[Any]) -> list[Write]:
-    """What is written, one after the other: whole and partial chunks, strides, scalars, in several layouts of memory."""
+    """What is written, one after the other: whole and partial chunks, strides, scalars, in several layouts."""
     return [
         (np.s_[...], values),
         (np.s_[2:9, 3:5], np.asfortranarray(values[:7, 5:7])),

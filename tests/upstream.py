@@ -1,13 +1,13 @@
-"""A pytest plugin for zarr-python's own suite, which `ci/upstream` runs: reads go through our pipeline, and are counted.
+"""A pytest plugin for zarr-python's own suite, which `ci/upstream` runs: reads are ours, and are counted.
 
-It is loaded by ``-p upstream`` with this folder on the path: ``tests`` is zarr's package there. ``--zarrgpu`` says where
-arrays that are read live:
+It is loaded by ``-p upstream`` with this folder on the path: ``tests`` is zarr's package there. ``--zarrgpu`` says
+where arrays that are read live:
 
 * ``host``: NumPy arrays, as everybody gets them.
 * ``off``: the same, through zarr's own pipeline, to see whether a test fails there too.
 
-``--zarrgpu-report`` names a folder for what came of it: ``failed``, a test a line; ``table``, what was counted; ``share``,
-how many in a hundred of the reads that we should cover went through programs of ours.
+``--zarrgpu-report`` names a folder for what came of it: ``failed``, a test a line; ``table``, what was counted;
+``share``, how many in a hundred of the reads that we should cover went through programs of ours.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def pytest_collection() -> None:
 
 
 def watch(counts: Counter[str]) -> None:
-    """Count the reads of our pipeline by the way that they go; what zarr's pipeline asks of ours is no read of its own."""
+    """Count the reads of our pipeline by the way that they go, but not those that zarr's pipeline makes through ours."""
     from zarrgpu.chain import is_plain
     from zarrgpu.pipeline import GpuCodecPipeline
 
@@ -123,5 +123,5 @@ def watch(counts: Counter[str]) -> None:
         ways.add("zarr's")
         return await through_zarr(self, *arguments)
 
-    setattr(GpuCodecPipeline, "read", counted)
-    setattr(GpuCodecPipeline, "_read_through_zarr", noted)
+    GpuCodecPipeline.read = counted
+    GpuCodecPipeline._read_through_zarr = noted

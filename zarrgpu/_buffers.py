@@ -217,12 +217,10 @@ def _run(library: Any, codec: str, group: Sequence[Item], n: int, element: np.dt
         flat = engine.empty((k * step // itemsize,), element)
     else:
         flat = _bytes(engine, target).view(engine.empty((0,), element).dtype)  # in native order on a device
-    boxes = np.zeros((k, t.B_COUNT + 1), np.int64)
-    boxes[:, t.B_LAYOUT], boxes[:, t.B_DEST], boxes[:, t.B_COUNT] = np.arange(k), step * np.arange(k), n // itemsize
     codecs = () if library is None else (Named(codec, library.get_config(), library=library),)
     request = Request(
         program=bind(Chain(element, (n // itemsize,), "C", codecs), engine.by_library),
-        plan=Plan(np.empty((k, 0), np.int64), boxes, np.ones(1, np.int64), np.full(1, itemsize, np.int64)),
+        plan=Plan.line(k, n // itemsize, itemsize, step),
         source=Buffers([item.data for item in group]),
         engine=engine,
         chunk_shape=(n // itemsize,),

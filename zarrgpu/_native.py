@@ -83,34 +83,32 @@ def file_sizes(paths, first, sizes, begin, end):  # type: ignore[no-untyped-def]
             sizes[i] = fd
             continue
         sizes[i] = c_lseek(INT(fd), I64(0), INT(SEEK_END))
-        if sizes[i] < 0:
+        if sizes[i] < 0 or c_pread(INT(fd), PTR(0), PTR(0), I64(0)) < 0:  # a folder has a size, but nothing to read
             sizes[i] = -I64(load_i32(c_errno()))
         c_close(INT(fd))
 
 
 @compiled
-def read_span(paths, first, starts, sizes, arena, status, begin, end):  # type: ignore[no-untyped-def]  # typed by numba
-    """Fill ``arena[begin:end]`` from the files whose places, ``starts[i]:starts[i] + sizes[i]``, lie in it in part.
+def read_ranges(paths, first, which, offsets, sizes, starts, arena, status, begin, end):  # type: ignore[no-untyped-def]  # typed by numba
+    """Read ranges ``begin:end``: `sizes` bytes from `offsets` on of the files `which`, to `starts` in the arena.
 
-    `starts` ascend. ``status[i]`` becomes `SHORT`, a negative errno, or -34 for a place outside the arena; it is left
-    alone where all is well, since two spans may share a file.
+    ``status[i]`` becomes `SHORT`, a negative errno, or -34 for a place outside the arena; it is left alone where all is
+    well. A file stays open while ranges of it follow each other.
     """
-    i = max(np.searchsorted(starts, begin, side="right") - 1, 0)
-    while i < len(starts) and starts[i] < end:
-        low, high = max(starts[i], begin), min(starts[i] + sizes[i], end)
-        if low < high:
-            if low < 0 or high > arena.size:
-                status[i] = -34
-            else:
-                fd = _open(paths.ctypes.data + first[i])
-                if fd < 0:
-                    status[i] = fd
-                else:
-                    got = _pread(fd, arena.ctypes.data + low, high - low, low - starts[i])
-                    if got < 0:
-                        status[i] = got
-                    c_close(INT(fd))
-        i += 1
+    fd, opened = -1, -1
+    for i in range(begin, end):
+        if starts[i] < 0 or sizes[i] < 0 or starts[i] > arena.size - sizes[i]:
+            status[i] = -34
+            continue
+        if which[i] != opened:
+            if fd >= 0:
+                c_close(INT(fd))
+            fd, opened = _open(paths.ctypes.data + first[which[i]]), which[i]
+        got = _pread(fd, arena.ctypes.data + starts[i], sizes[i], offsets[i]) if fd >= 0 else fd
+        if got < 0:
+            status[i] = got
+    if fd >= 0:
+        c_close(INT(fd))
 
 
 def path_table(paths: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

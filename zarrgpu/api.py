@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
@@ -11,11 +12,12 @@ from typing import Any, Self
 import zarr
 from zarr.storage import StorePath
 
-from zarrgpu import _compat, _read
+from zarrgpu import _read
+from zarrgpu._compat import store as stores
+from zarrgpu._compat.points import adopted
 from zarrgpu.engine import normalize, resolve
 from zarrgpu.engine.base import Array
 from zarrgpu.errors import UnsupportedError
-from zarrgpu.plan import axes_of
 
 Source = str | PathLike[str] | zarr.Array[Any] | StorePath
 PIPELINE = "zarrgpu.pipeline.GpuCodecPipeline"
@@ -30,14 +32,14 @@ class Enabled:
         ``"host"`` or ``"cuda:N"``.
     """
 
-    def __init__(self, device: str, change: Any) -> None:
+    def __init__(self, device: str, change: ExitStack) -> None:
         self.device = device
-        self._change = change
+        self._change: ExitStack | None = change
 
     def disable(self) -> None:
         """Put zarr's configuration back as it was; does nothing the second time."""
         if self._change is not None:
-            self._change.__exit__(None, None, None)
+            self._change.close()
             self._change = None
 
     def __enter__(self) -> Self:
@@ -91,7 +93,10 @@ def enable(device: str = "auto", memory_limit: int | None = None, strict: bool =
     module = "cpu" if name == "host" else "gpu"
     import_module(f"zarrgpu.buffer.{module}")  # registers its buffers
     import_module("zarrgpu.pipeline")  # and the pipeline, where the package's entry points are not installed
-    change = zarr.config.set(
+    change = ExitStack()
+    if module == "gpu":
+        change.enter_context(adopted())
+    settings = zarr.config.set(
         {
             "codec_pipeline.path": PIPELINE,
             "buffer": f"zarrgpu.buffer.{module}.Buffer",
@@ -99,6 +104,7 @@ def enable(device: str = "auto", memory_limit: int | None = None, strict: bool =
             "zarrgpu": {"device": name, "memory_limit": memory_limit, "strict": strict},
         }
     )
+    change.enter_context(settings)
     return Enabled(name, change)
 
 
@@ -112,8 +118,8 @@ def read(
     source : path, zarr.Array or zarr.storage.StorePath
         The array.
     selection : optional
-        Ints and slices with positive steps, as in ``z[selection]``; all of the array by default. Other selections go
-        through zarr's own indexing.
+        As in ``z[selection]``: ints, slices with positive steps, an ellipsis, arrays of ints or bools; all of the array
+        by default.
     out : array, optional
         An array of the device to write to, of the selection's shape and the array's dtype in native byte order. Of
         int64 for the bits of times (``datetime64``, ``timedelta64``), which a GPU has no dtype for.
@@ -144,20 +150,9 @@ def read(
     array = _open(source)
     engine = _read.engine_for(array.metadata, engine, out)
     try:
-        bound = _read.bind_array(array.metadata, engine)
+        return _read.read(array, selection, out, engine, stream)
     except UnsupportedError as error:
-        return _read.through_zarr(array, selection, out, engine, stream, f"fallback.bind:{error.reason}")
-    try:
-        axes = axes_of(_compat.normalize_selection(selection, array.shape), array.shape)
-    except UnsupportedError as error:
-        return _read.through_zarr(array, selection, out, engine, stream, f"fallback.plan:{error.reason}")
-    shape, dtype = tuple(a.count for a in axes if not a.dropped), bound.program.dtype.newbyteorder("=")
-    if out is None:
-        out = engine.empty(shape, dtype)
-    else:
-        _read.check_out(out, shape, dtype, engine)
-    _read.run(array, axes, bound, engine, out, stream)
-    return out
+        return _read.through_zarr(array, selection, out, engine, stream, error.reason)
 
 
 def _open(source: Source) -> zarr.Array[Any]:
@@ -210,12 +205,12 @@ def explain(source: Source, device: str = "auto") -> Explanation:
     array = _open(source)
     engine = _read.engine_for(array.metadata, resolve(device))
     try:
-        program = _read.bind_array(array.metadata, engine).program
+        bound = _read.bind_array(array, engine)
     except UnsupportedError as error:
         stages = ("zarr's codecs on the host",) + (("one copy to the device",) if engine.kind != "host" else ())
         return Explanation(engine.name, False, error.reason, stages)
     upload = ("upload: one copy a wave from pinned memory",) if engine.kind == "cuda" else ()
-    fetch = "files" if _compat.local_path(array.store_path) is not None else "the store's async API"
-    return Explanation(
-        engine.name, True, None, (f"fetch: {fetch} into the arena", *upload, *program.describe(engine.by_library))
-    )
+    fetch = "files" if stores.local_path(array.store_path) is not None else "the store's async API"
+    shards = ", chunks as byte ranges of shards" * bool(bound.levels)
+    stages = (f"fetch: {fetch}{shards} into the arena", *upload, *bound.program.describe(engine.by_library))
+    return Explanation(engine.name, True, None, stages)

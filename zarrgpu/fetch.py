@@ -1,16 +1,17 @@
-"""Stores -> arenas: the encoded chunks of a wave, in pinned memory. The only code that does I/O."""
+"""Stores -> arenas: the encoded chunks of a wave, in pinned memory.
+
+Only this module, `zarrgpu.files` and `zarrgpu.shards` do I/O.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,27 @@ from zarrgpu.engine.base import ALIGN, cores, readers
 MISSING = -1
 """Size of a chunk that is not in the store."""
 
-Reserve = Callable[[int], npt.NDArray[np.uint8]]
+UNKNOWN = -2
+"""Size of a chunk that was not fetched yet, or that nobody told."""
+
+Bytes = npt.NDArray[np.uint8]
+Lines = npt.NDArray[np.int64]
+
+Reserve = Callable[[int], Bytes]
+"""``reserve(nbytes)`` gives an arena, ``uint8[>= nbytes]``."""
+
+Fetched = tuple[Lines, Lines, int]
+"""First byte and bytes of each piece in an arena, and the arena's bytes in use, a multiple of `ALIGN`."""
+
+Ends = tuple[list[Bytes | None], Lines]
+"""Pieces, None where the store has nothing, and the bytes of all of each value, `UNKNOWN` where that was not told."""
 
 
 class Source(ABC):
     """Where the chunks of a request come from; chunk ``i`` of the request is line ``i`` of its plan."""
 
     @abstractmethod
-    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
         """Bring chunks ``first:last`` into an arena.
 
         Parameters
@@ -50,107 +64,103 @@ class Source(ABC):
         """Whether `read` works."""
         return False
 
-    def read(self, i: int) -> npt.NDArray[np.uint8] | None:
+    def read(self, i: int) -> Bytes | None:
         """Chunk `i`, in memory of its own, by the calling thread; None where the store has none."""
         raise NotImplementedError
 
+    def ends(self, which: Lines, nbytes: int, at_end: bool) -> Ends:
+        """The first or the last `nbytes` bytes of the chunks `which`, or all that they have; only of shards."""
+        raise NotImplementedError
 
-class Files(Source):
-    """Chunks that are files of their own, read by threads of Python.
+    def ranges(self, which: Lines, offsets: Lines, sizes: Lines, reserve: Reserve) -> Fetched:
+        """Bring byte ranges of chunks into an arena, as `load` does; only of shards.
 
-    Parameters
-    ----------
-    paths : sequence of str
-        One for each chunk.
-    """
+        Parameters
+        ----------
+        which, offsets, sizes : int64[k]
+            Chunk, first byte and bytes of each range; neighbours in a chunk should follow each other. `MISSING` sizes
+            stay so; for `UNKNOWN` the range ends where the chunk does.
+        reserve : callable
+            As in `load`.
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.paths = paths
-
-    @property
-    def one_by_one(self) -> bool:
-        """They do."""
-        return True
-
-    def read(self, i: int) -> npt.NDArray[np.uint8] | None:
-        """As `Source.read`."""
-        try:
-            with open(self.paths[i], "rb", buffering=0) as file:
-                return np.frombuffer(file.readall(), np.uint8)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-
-    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
-        """As `Source.load`."""
-        paths = self.paths[first:last]
-        sizes = np.fromiter((s for part in _spread(_sizes, paths) for s in part), np.int64, len(paths))
-        starts, used = _pack(sizes)
-        arena = memoryview(reserve(used))
-        places = list(zip(paths, starts.tolist(), sizes.tolist(), strict=True))
-        _spread(lambda part: _read_all(part, arena), places)
-        return starts, sizes, used
+        Returns
+        -------
+        starts, sizes, used
+            As `load`; sizes may be smaller than those asked for, where a chunk ends before its range does.
+        """
+        raise NotImplementedError
 
 
-class NativeFiles(Files):
-    """Chunks that are files of their own, read by compiled workers; Linux only."""
+class Value(Protocol):
+    """A value of an asynchronous store; what it gives is ``uint8[]``, or None where the store has no such value."""
 
-    SURPRISING = 1 << 30
-    """Size from which a file is looked at again: some file systems say so of a folder."""
+    async def get(self) -> Any:
+        """All of it."""
 
-    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
-        """As `Source.load`."""
-        from zarrgpu import _native as native
+    async def end(self, nbytes: int, at_end: bool) -> Any:
+        """Its first or its last `nbytes` bytes, or all that it has."""
 
-        paths = self.paths[first:last]
-        n, table = len(paths), native.path_table(paths)
-        sizes = np.empty(n, np.int64)
-        _split(n, lambda begin, end: native.file_sizes(*table, sizes, begin, end), least=32)
-        sizes[(sizes == -errno.ENOENT) | (sizes == -errno.ENOTDIR)] = MISSING
-        for i in np.flatnonzero((sizes < MISSING) | (sizes >= self.SURPRISING)).tolist():
-            sizes[i] = _size(paths[i])
-        starts, used = _pack(sizes)
-        arena, status = reserve(used), np.zeros(n, np.int64)
-        span = (*table, starts, np.maximum(sizes, 0), arena, status)
-        _split(used, lambda begin, end: native.read_span(*span, begin, end), least=1 << 16)
-        for i in np.flatnonzero(status).tolist():
-            if status[i] != -errno.EISDIR:
-                raise _os_error(int(status[i]), paths[i])
-            sizes[i] = MISSING
-        return starts, sizes, used
+    async def ranges(self, spans: Sequence[tuple[int, int]], concurrency: int) -> Sequence[Any]:
+        """Byte ranges ``first:stop`` of it, or what there is of them, fetched by so many requests at once."""
 
 
 class Objects(Source):
-    """Chunks that an asynchronous store gives as buffers.
+    """Chunks that are values of an asynchronous store.
 
     Parameters
     ----------
-    get : callable
-        ``get(i)`` gives an awaitable of chunk ``i``'s bytes, an ``uint8[]``, or of None when it is missing.
+    value : callable
+        ``value(i)`` is the `Value` of chunk ``i``.
     loop : asyncio event loop
         Where to await it; never the calling thread's.
     concurrency : int
-        How many to await at once.
+        How many requests to have under way at once.
     """
 
-    def __init__(
-        self, get: Callable[[int], Awaitable[Any | None]], loop: asyncio.AbstractEventLoop, concurrency: int
-    ) -> None:
-        self.get, self.loop, self.concurrency = get, loop, concurrency
+    def __init__(self, value: Callable[[int], Value], loop: asyncio.AbstractEventLoop, concurrency: int) -> None:
+        self.value, self.loop, self.concurrency = value, loop, concurrency
 
-    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
         """As `Source.load`."""
-        found = asyncio.run_coroutine_threadsafe(self._gather(first, last), self.loop).result()
-        return _copy(found, reserve)
+        return copy(self._all([self.value(i).get for i in range(first, last)]), reserve)
 
-    async def _gather(self, first: int, last: int) -> list[npt.NDArray[np.uint8] | None]:
-        places = asyncio.Semaphore(self.concurrency)
+    def ends(self, which: Lines, nbytes: int, at_end: bool) -> Ends:
+        """As `Source.ends`."""
+        found = self._all([partial(self.value(i).end, nbytes, at_end) for i in which.tolist()])
+        return found, np.fromiter((MISSING if data is None else UNKNOWN for data in found), np.int64, len(found))
 
-        async def one(i: int) -> npt.NDArray[np.uint8] | None:
+    def ranges(self, which: Lines, offsets: Lines, sizes: Lines, reserve: Reserve) -> Fetched:
+        """As `Source.ranges`."""
+        found: list[Bytes | None] = [None] * len(which)
+        whole = np.flatnonzero(sizes == UNKNOWN).tolist()
+        for k, data in zip(whole, self._all([self.value(int(which[k])).get for k in whole]), strict=True):
+            found[k] = None if data is None else data[offsets[k] :]
+        parts = np.flatnonzero(sizes >= 0)
+        named, number = np.unique(which[parts], return_inverse=True)
+        lines = [parts[number == k].tolist() for k in range(len(named))]
+        each = max(1, self.concurrency // max(1, len(named)))
+        spans = list(zip(offsets.tolist(), (offsets + sizes).tolist(), strict=True))
+        gets = [
+            partial(self.value(i).ranges, [spans[k] for k in mine], each)
+            for i, mine in zip(named.tolist(), lines, strict=True)
+        ]
+        for mine, pieces in zip(lines, self._all(gets, each), strict=True):
+            for k, data in zip(mine, pieces, strict=True):
+                found[k] = data
+        return copy(found, reserve)
+
+    def _all(self, gets: Sequence[Callable[[], Awaitable[Any]]], each: int = 1) -> list[Any]:
+        """Await all of them, each of which makes so many requests at once."""
+        return asyncio.run_coroutine_threadsafe(self._gather(gets, self.concurrency // each), self.loop).result()
+
+    async def _gather(self, gets: Sequence[Callable[[], Awaitable[Any]]], at_once: int) -> list[Any]:
+        places = asyncio.Semaphore(at_once)
+
+        async def one(get: Callable[[], Awaitable[Any]]) -> Any:
             async with places:
-                data = await self.get(i)
-            return None if data is None else np.frombuffer(data, np.uint8)
+                return await get()
 
-        tasks = [asyncio.ensure_future(one(i)) for i in range(first, last)]
+        tasks = [asyncio.ensure_future(one(get)) for get in gets]
         try:
             return await asyncio.gather(*tasks)
         finally:  # after a failure nothing is left running; the store's error surfaces as it is
@@ -168,7 +178,7 @@ class Buffers(Source):
         One for each chunk.
     """
 
-    def __init__(self, buffers: Sequence[npt.NDArray[np.uint8]]) -> None:
+    def __init__(self, buffers: Sequence[Bytes]) -> None:
         self.buffers = buffers
 
     @property
@@ -176,45 +186,38 @@ class Buffers(Source):
         """They do."""
         return True
 
-    def read(self, i: int) -> npt.NDArray[np.uint8] | None:
+    def read(self, i: int) -> Bytes | None:
         """As `Source.read`."""
         return self.buffers[i]
 
-    def load(self, first: int, last: int, reserve: Reserve) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
         """As `Source.load`."""
-        return _copy(self.buffers[first:last], reserve)
+        return copy(self.buffers[first:last], reserve)
 
 
-def files(paths: Sequence[str]) -> Files:
-    """The way to read files on this system."""
-    return NativeFiles(paths) if sys.platform == "linux" else Files(paths)
-
-
-def _pack(sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+def pack(sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
     """Aligned places for pieces of `sizes` bytes, one after the other."""
     room = -(-np.maximum(sizes, 0) // ALIGN) * ALIGN  # a missing chunk takes none
     ends = np.cumsum(room)
     return ends - room, int(ends[-1]) if len(ends) else 0
 
 
-def _copy(
-    found: Sequence[npt.NDArray[np.uint8] | None], reserve: Reserve
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+def copy(found: Sequence[Bytes | None], reserve: Reserve) -> Fetched:
     """Copy chunks that are in host memory into an arena: what `Source.load` returns."""
     sizes = np.fromiter((MISSING if data is None else data.size for data in found), np.int64, len(found))
-    starts, used = _pack(sizes)
+    starts, used = pack(sizes)
     arena = reserve(used)
 
-    def copy(part: Sequence[tuple[npt.NDArray[np.uint8] | None, int]]) -> None:
+    def some(part: Sequence[tuple[Bytes | None, int]]) -> None:
         for data, at in part:
             if data is not None:
                 arena[at : at + data.size] = data
 
-    _spread(copy, list(zip(found, starts.tolist(), strict=True)))
+    spread(some, list(zip(found, starts.tolist(), strict=True)))
     return starts, sizes, used
 
 
-def _spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+def spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """Do `work` on parts of `items` on all workers, and give the results in order."""
     parts = min(len(items), 4 * cores())
     if parts <= 1:
@@ -224,7 +227,7 @@ def _spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     return [t.result() for t in tasks]
 
 
-def _split(n: int, work: Callable[[int, int], Any], least: int = 1) -> None:
+def split(n: int, work: Callable[[int, int], Any], least: int = 1) -> None:
     """Do ``work(begin, end)`` for even parts of ``range(n)``, of `least` or more, on all workers."""
     parts = min(max(2, cores() - 2), n // least)
     if parts <= 1:
@@ -233,42 +236,3 @@ def _split(n: int, work: Callable[[int, int], Any], least: int = 1) -> None:
     bounds = [n * k // parts for k in range(parts + 1)]
     for task in [readers().submit(work, begin, end) for begin, end in pairwise(bounds)]:
         task.result()
-
-
-def _os_error(status: int, path: str) -> OSError:
-    from zarrgpu._native import SHORT
-
-    if status == SHORT:
-        return OSError(f"{path} became shorter while it was read")
-    return OSError(-status, os.strerror(-status), path)
-
-
-def _sizes(paths: Sequence[str]) -> list[int]:
-    return [_size(path) for path in paths]
-
-
-def _size(path: str) -> int:
-    try:
-        found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return MISSING
-    return MISSING if found.st_mode & 0o170000 == 0o040000 else found.st_size  # a folder is no chunk
-
-
-def _read_all(places: Sequence[tuple[str, int, int]], arena: memoryview) -> None:
-    for path, at, n in places:
-        if n > 0:
-            _read(path, arena[at : at + n])
-
-
-def _read(path: str, target: memoryview) -> None:
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    try:
-        done = 0
-        while done < len(target):
-            n = os.preadv(fd, [target[done:]], done)
-            if n == 0:
-                raise OSError(f"{path} became shorter while it was read: {done} of {len(target)} bytes")
-            done += n
-    finally:
-        os.close(fd)

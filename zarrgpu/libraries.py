@@ -16,6 +16,7 @@ from zarrgpu.codecs.library import as_bytes
 from zarrgpu.engine.base import aligned, on_all_cores
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning
 from zarrgpu.fetch import MISSING
+from zarrgpu.kernels import boxes
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
 
@@ -163,7 +164,8 @@ def _fills_output(request: Request, wave: Wave) -> npt.NDArray[np.bool_]:
     shape = np.array(request.chunk_shape or (1,))
     own = plan.boxes[wave.first : wave.last]
     same = (plan.dst_strides == plan.src_strides * program.stored.itemsize) | (shape == 1)
-    if not request.engine.by_library or not same.all() or program.swap(request.out.dtype):
+    indexed = boxes.is_indexed(own, plan.src_strides.size)
+    if not request.engine.by_library or indexed or not same.all() or program.swap(request.out.dtype):
         return np.zeros(len(own), bool)
     whole: npt.NDArray[np.bool_] = (own[:, t.B_FIRST] == 0) & (own[:, t.B_COUNT :] == shape).all(axis=1)
     return whole

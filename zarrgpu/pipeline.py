@@ -10,7 +10,6 @@ import asyncio
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self, cast
@@ -27,14 +26,13 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.registry import register_pipeline
 
 from zarrgpu import _compat
+from zarrgpu._compat.host_shards import host_setter, host_shards
+from zarrgpu._compat.store import host_getter, source_of
 from zarrgpu._counters import count
-from zarrgpu._host_shards import host_setter, host_shards
-from zarrgpu._read import Bound, execute, writable
-from zarrgpu.chain import bind
+from zarrgpu._read import bind_chunks, counted, execute, finish, in_shards, plan_for, writable
 from zarrgpu.engine import resolve
 from zarrgpu.errors import UnsupportedError
-from zarrgpu.fetch import Objects, Source, files
-from zarrgpu.plan import plan_batch
+from zarrgpu.selection import parse
 
 ReadItem = tuple[ByteGetter, ArraySpec, Any, Any, bool]
 WriteItem = tuple[ByteSetter, ArraySpec, Any, Any, bool]
@@ -163,31 +161,36 @@ class GpuCodecPipeline(CodecPipeline):
     def _read(
         self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...], loop: asyncio.AbstractEventLoop
     ) -> npt.NDArray[np.bool_]:
-        """Read by a program of ours, on a thread of its own; gives which chunks there were."""
-        spec, array = batch[0][1], cast("Any", out._data)
+        """Read by programs of ours, on a thread of its own; gives which chunks or shards there were."""
+        array = cast("Any", out._data)
         engine = resolve("host" if isinstance(array, np.ndarray) else f"cuda:{array.device.id}")
-        with _counted("fallback.bind"):
-            program = bind(_compat.chain_of(self.zarr, spec), engine.by_library)
-            if not engine.supports(array.dtype) or array.dtype != program.dtype.newbyteorder(array.dtype.byteorder):
-                raise UnsupportedError(f"dtype {array.dtype} on {engine.kind}")
-            if any(item[1] is not spec and item[1].shape != spec.shape for item in batch):
-                raise UnsupportedError("chunks of several shapes")
-        target, strides = writable(engine, array), program.chunk_strides(spec.shape)
-        with _counted("fallback.plan"):
-            if drop_axes:
-                raise UnsupportedError("selection by arrays")
-            plan = plan_batch([item[2:4] for item in batch], spec.shape, strides, target.strides)
-        getters = [item[0] for item in batch]
-        source, bound = source_of(getters, spec.prototype, loop), Bound(program, spec, tuple(self.zarr))
-        return execute(engine, array, target, plan, source, bound, getters.__getitem__)
+        shapes: dict[tuple[int, ...], list[int]] = {}
+        for i, item in enumerate(batch):
+            shapes.setdefault(item[1].shape, []).append(i)
+        target, present, jobs = writable(engine, array), np.ones(len(batch), bool), []
+        for mine in shapes.values():
+            spec = batch[mine[0]][1]
+            with counted("fallback.bind"):
+                bound = bind_chunks(tuple(self.zarr), spec, engine)
+                dtype = bound.program.dtype
+                if not engine.supports(array.dtype) or array.dtype != dtype.newbyteorder(array.dtype.byteorder):
+                    raise UnsupportedError(f"dtype {array.dtype} on {engine.kind}")
+            with counted("fallback.plan"):
+                selections = [parse(batch[i][2], batch[i][3], spec.shape, drop_axes) for i in mine]
+                jobs.append((bound, mine, in_shards(plan_for(bound, selections, spec.shape, target), bound.levels)))
+        for bound, mine, (planned, of, owner, _, entries) in jobs:
+            getters = [batch[mine[i]][0] for i in owner.tolist()]
+            source = source_of(getters, batch[mine[0]][1], loop)
+            found = execute(engine, target, planned, of, entries, source, bound, getters.__getitem__)
+            present[np.array(mine)[owner[of]]] = found
+        finish(engine, array, target)
+        return present
 
     async def _read_through_zarr(
         self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...]
     ) -> tuple[GetResult, ...]:
         """Read by zarr's own pipeline into host memory, then into `out` in one copy."""
-        items: Any = [
-            (_compat.host_getter(getter), _compat.replace_prototype(spec), *rest) for getter, spec, *rest in batch
-        ]
+        items: Any = [(host_getter(getter), _compat.replace_prototype(spec), *rest) for getter, spec, *rest in batch]
         if isinstance(out._data, np.ndarray):
             host = cpu.NDBuffer(out._data) if _compat.is_for_device(type(out)) else out
             return await self.zarr.read(items, host, drop_axes)
@@ -197,25 +200,6 @@ class GpuCodecPipeline(CodecPipeline):
         engine = resolve(f"cuda:{cast('Any', out._data).device.id}")
         engine.assign(out._data, engine.from_host(host.as_numpy_array()))
         return results
-
-
-@contextmanager
-def _counted(kind: str) -> Iterator[None]:
-    """Count an `UnsupportedError` under its reason as it passes."""
-    try:
-        yield
-    except UnsupportedError as error:
-        count(f"{kind}:{error.reason}")
-        raise
-
-
-def source_of(getters: list[Any], prototype: Any, loop: asyncio.AbstractEventLoop) -> Source:
-    """Where to fetch chunks from: files for a plain local store, else whatever the getters give, awaited on `loop`."""
-    paths = [_compat.local_path(g) for g in getters]
-    if None not in paths:
-        return files([p for p in paths if p is not None])
-    gets = [_compat.getter(g, prototype) for g in getters]
-    return Objects(lambda i: gets[i](), loop, _compat.concurrency())
 
 
 def _host_bytes(data: Buffer | None) -> Buffer | None:

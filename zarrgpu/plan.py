@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from zarrgpu.errors import UnsupportedError
+from zarrgpu.selection import Axis, Index, Points, Selection
 
 BOX = 3
 """Columns of a box before its extents: `tables.B_COUNT`, known here without importing kernels."""
+
+Table = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -21,68 +25,72 @@ class Plan:
 
     Attributes
     ----------
+    owner : int64[n]
+        Which of the planned selections chunk ``i`` belongs to.
     grid : int64[n, ndim]
-        Coordinates of the chunks in the chunk grid; ``int64[n, 0]`` where the caller knows the chunks otherwise.
-    boxes : int64[n, 3 + ndim]
-        As in `zarrgpu.kernels.tables`; box ``i`` reads chunk ``i``.
-    src_strides : int64[ndim]
+        Coordinates of chunk ``i`` in the grid of what that selection selects from.
+    boxes : int64[n, 3 + nd] or int64[n, 3 + 2 * nd]
+        As in `zarrgpu.kernels.tables`; box ``i`` reads chunk ``i``. The wider ones are indexed.
+    src_strides : int64[nd]
         Elements of the chunk between neighbours of a box, along each axis of the array.
-    dst_strides : int64[ndim]
+    dst_strides : int64[nd]
         Bytes of the output between them; 0 along an axis that an integer selected.
+    gather : int64[m, 2] or None
+        The lines that indexed boxes name: elements of the chunk, bytes of the output.
     """
 
-    grid: npt.NDArray[np.int64]
-    boxes: npt.NDArray[np.int64]
-    src_strides: npt.NDArray[np.int64]
-    dst_strides: npt.NDArray[np.int64]
+    owner: Table
+    grid: Table
+    boxes: Table
+    src_strides: Table
+    dst_strides: Table
+    gather: Table | None = None
 
     def __len__(self) -> int:
         return len(self.boxes)
 
+    @classmethod
+    def line(cls, n: int, elements: int, itemsize: int, step: int) -> Plan:
+        """`n` chunks of so many elements, one after the other, `step` bytes apart."""
+        boxes = np.zeros((n, BOX + 1), np.int64)
+        boxes[:, 0], boxes[:, 2], boxes[:, BOX] = np.arange(n), step * np.arange(n), elements
+        return cls(
+            np.arange(n), np.empty((n, 0), np.int64), boxes, np.ones(1, np.int64), np.full(1, itemsize, np.int64)
+        )
 
-@dataclass(frozen=True)
-class Axis:
-    """One axis of a basic selection: ``start`` and every ``step``-th element after it, ``count`` in all."""
+    def part(self, chunks: Table) -> tuple[Table, Table | None]:
+        """The boxes of some chunks, and the lines that they name, numbered from the first of them."""
+        boxes, nd = self.boxes[chunks], len(self.src_strides)
+        if self.gather is None:
+            return boxes, None
+        line, extent = boxes[:, BOX + nd :], boxes[:, BOX : BOX + nd]
+        indexed = line >= 0
+        first, last = (int(f()) for f in (line[indexed].min, (line + extent)[indexed].max)) if indexed.any() else (0, 0)
+        line[indexed] -= first
+        return boxes, self.gather[first:last]
 
-    start: int
-    step: int
-    count: int
-    dropped: bool = False
-
-
-def axes_of(selection: Sequence[Any], shape: Sequence[int]) -> list[Axis]:
-    """Turn a normalised basic selection (an int or a slice for each axis) into axes.
-
-    Raises
-    ------
-    UnsupportedError
-        For anything but ints and slices of positive step.
-    """
-    axes = []
-    for selected, size in zip(selection, shape, strict=True):
-        if isinstance(selected, slice):
-            start, stop, step = selected.indices(size)
-            if step < 1:
-                raise UnsupportedError("selection with a negative step")
-            axes.append(Axis(start, step, max(0, -(-(stop - start) // step))))
-        elif isinstance(selected, int | np.integer):
-            axes.append(Axis(int(selected), 1, 1, dropped=True))
-        else:
-            raise UnsupportedError("selection by arrays")
-    return axes
+    def reordered(self, order: Table) -> Plan:
+        """The same plan, its chunks in another order."""
+        boxes = self.boxes[order]
+        boxes[:, 0] = np.arange(len(boxes))
+        return Plan(self.owner[order], self.grid[order], boxes, self.src_strides, self.dst_strides, self.gather)
 
 
-def plan_axes(
-    axes: Sequence[Axis], chunks: Sequence[int], chunk_strides: Sequence[int], out_strides: Sequence[int]
+def plan(
+    selections: Sequence[Selection],
+    shape: Sequence[int],
+    chunks: Sequence[int],
+    chunk_strides: Sequence[int],
+    out_strides: Sequence[int],
 ) -> Plan:
-    """Plan a basic selection on a regular chunk grid.
+    """Plan selections from things of one shape, such as an array or shards, each on its regular grid of chunks.
 
     Parameters
     ----------
-    axes : sequence of Axis
-        One for each axis of the array.
-    chunks : sequence of int
-        Shape of a chunk.
+    selections : sequence of Selection
+        Orthogonal ones or points, not both.
+    shape, chunks : sequence of int
+        Shape of what each of them selects from, and of its chunks.
     chunk_strides : sequence of int
         Strides of a decoded chunk, in elements.
     out_strides : sequence of int
@@ -91,97 +99,185 @@ def plan_axes(
     Returns
     -------
     Plan
-        Its boxes in C order of the chunk grid.
-    """
-    ndim = len(axes)
-    dst = _out_axes(axes, out_strides)
-    columns = []
-    for axis, size in zip(axes, chunks, strict=True):
-        last = axis.start + (axis.count - 1) * axis.step
-        index = np.arange(axis.start // size, last // size + 1 if axis.count else axis.start // size, dtype=np.int64)
-        before = np.maximum(0, -(-(index * size - axis.start) // axis.step))  # selected elements in earlier chunks
-        after = np.minimum(axis.count, -(-((index + 1) * size - axis.start) // axis.step))
-        hit = after > before  # a step longer than a chunk skips some
-        index, before, after = index[hit], before[hit], after[hit]
-        columns.append((index, axis.start + before * axis.step - index * size, before, after - before))
-    shape = tuple(len(c[0]) for c in columns)
-    n = int(np.prod(shape, dtype=np.int64))
-    grid, boxes = np.empty((n, ndim), np.int64), np.zeros((n, BOX + ndim), np.int64)
-    boxes[:, 0] = np.arange(n)
-    for k, (index, first, before, count) in enumerate(columns):
-        where = np.broadcast_to(np.arange(shape[k]).reshape([-1 if i == k else 1 for i in range(ndim)]), shape).ravel()
-        grid[:, k] = index[where]
-        boxes[:, 1] += first[where] * chunk_strides[k]
-        boxes[:, 2] += before[where] * dst[k]
-        boxes[:, BOX + k] = count[where]
-    steps = [s * a.step for s, a in zip(chunk_strides, axes, strict=True)]
-    return _plan(grid, boxes, steps, dst)
-
-
-def plan_batch(
-    batch: Sequence[tuple[Any, Any]], chunks: Sequence[int], chunk_strides: Sequence[int], out_strides: Sequence[int]
-) -> Plan:
-    """Plan what zarr's indexer made of a selection.
-
-    Parameters
-    ----------
-    batch : sequence of (chunk_selection, out_selection)
-        Tuples of ints and slices, as `CodecPipeline.read` gets them.
-    chunks, chunk_strides, out_strides
-        As in `plan_axes`.
+        Its boxes in the order of `selections`, those of each in C order of the grid.
 
     Raises
     ------
     UnsupportedError
-        For selections by arrays, and where boxes differ in their steps.
+        For selections that do not fit together, or not the output.
     """
-    ndim = len(chunks)
-    boxes = np.zeros((len(batch), BOX + ndim), np.int64)
-    common: list[Axis] | None = None
-    dst: list[int] = []
-    for i, (selection, target) in enumerate(batch):
-        if not isinstance(selection, tuple) or len(selection) != ndim:
-            raise UnsupportedError("selection by arrays")
-        axes = axes_of(selection, chunks)
-        if common is None:
-            common, dst = axes, _out_axes(axes, out_strides)
-        kept = iter(_slices(target))
-        boxes[i, 0] = i
-        for k, (axis, same) in enumerate(zip(axes, common, strict=True)):
-            if (axis.step, axis.dropped) != (same.step, same.dropped):
-                raise UnsupportedError("selection with several steps")
-            boxes[i, 1] += axis.start * chunk_strides[k]
-            boxes[i, BOX + k] = axis.count
-            if not axis.dropped:
-                boxes[i, 2] += _start(next(kept, None), axis.count) * dst[k]
-        if next(kept, None) is not None:
-            raise UnsupportedError("selection with new axes")
-    assert common is not None
-    steps = [s * a.step for s, a in zip(chunk_strides, common, strict=True)]
-    return _plan(np.empty((len(batch), 0), np.int64), boxes, steps, dst)
+    gather = _Gather()
+    if any(isinstance(s, Points) for s in selections):
+        return _plan_points(selections, chunks, chunk_strides, out_strides, gather)
+    orthogonal = [s for s in selections if not isinstance(s, Points)]
+    dst = _out_strides(orthogonal[0], out_strides) if orthogonal else [0] * len(chunks)
+    steps = [next((s[k].step for s in orthogonal if _strides(s[k])), 1) for k in range(len(chunks))]  # type: ignore[union-attr]  # an Axis
+    alone = tuple(shape) == tuple(chunks) and all(isinstance(a, Axis) for s in orthogonal for a in s)
+    along = [stride * step for stride, step in zip(chunk_strides, steps, strict=True)]
+    if alone and all(a.step == step or a.count < 2 for s in orthogonal for a, step in zip(s, steps, strict=True)):  # type: ignore[union-attr]  # an Axis
+        boxes = _whole_chunks(orthogonal, chunk_strides, dst)
+        return _finished(
+            np.arange(len(boxes)), np.zeros((len(boxes), len(chunks)), np.int64), boxes, along, dst, gather
+        )
+    owners, grids, parts = [], [], []
+    for i, selection in enumerate(orthogonal):
+        columns = [
+            _column(a.index() if isinstance(a, Axis) and a.step != step and a.count > 1 else a, size, s, d, gather)
+            for a, step, size, s, d in zip(selection, steps, chunks, chunk_strides, dst, strict=True)
+        ]
+        grid, boxes = _product(columns)
+        owners.append(np.full(len(boxes), i))
+        grids.append(grid)
+        parts.append(boxes)
+    empty = np.empty((0, BOX + 2 * len(chunks)), np.int64)
+    boxes = np.concatenate(parts) if parts else empty
+    grid = np.concatenate(grids) if grids else empty[:, : len(chunks)]
+    return _finished(np.concatenate(owners) if owners else empty[:, 0], grid, boxes, along, dst, gather)
 
 
-def _plan(grid: npt.NDArray[np.int64], boxes: npt.NDArray[np.int64], steps: list[int], dst: list[int]) -> Plan:
-    if not steps:  # kernels want an axis: one of a single element
-        boxes, steps, dst = np.pad(boxes, ((0, 0), (0, 1)), constant_values=1), [1], [0]
-    return Plan(grid, boxes, np.array(steps, np.int64), np.array(dst, np.int64))
+class _Gather:
+    """A table of lines that grows."""
+
+    def __init__(self) -> None:
+        self.parts: list[Table] = []
+        self.size = 0
+
+    def add(self, elements: Table, offsets: Table) -> int:
+        """Append lines; gives the first one's number."""
+        first = self.size
+        self.parts.append(np.column_stack([elements, offsets]))
+        self.size += len(elements)
+        return first
 
 
-def _out_axes(axes: Sequence[Axis], out_strides: Sequence[int]) -> list[int]:
+class _Column(NamedTuple):
+    """The chunks that a selection touches along one axis; a line for each.
+
+    Attributes
+    ----------
+    chunk : int64[c]
+        Coordinate of the chunk.
+    element, byte : int64[c]
+        Where its first element lies in the chunk (in elements), and in the output.
+    extent, line : int64[c]
+        How many elements there are, and their first line in the gather table, -1 where they are strided.
+    """
+
+    chunk: Table
+    element: Table
+    byte: Table
+    extent: Table
+    line: Table
+
+
+def _column(axis: Axis | Index, size: int, src: int, dst: int, gather: _Gather) -> _Column:
+    if isinstance(axis, Index):
+        chunk = axis.positions // size
+        order = np.argsort(chunk, kind="stable")
+        chunk = chunk[order]
+        first, count = _runs(chunk)
+        line = gather.add((axis.positions[order] - chunk * size) * src, axis.targets[order] * dst)
+        zero = np.zeros_like(first)
+        return _Column(chunk[first], zero, zero, count, line + first)
+    last = axis.start + (axis.count - 1) * axis.step
+    chunk = np.arange(axis.start // size, last // size + 1 if axis.count else axis.start // size, dtype=np.int64)
+    before = np.maximum(0, -(-(chunk * size - axis.start) // axis.step))  # selected elements in earlier chunks
+    after = np.minimum(axis.count, -(-((chunk + 1) * size - axis.start) // axis.step))
+    hit = after > before  # a step longer than a chunk skips some
+    chunk, before, after = chunk[hit], before[hit], after[hit]
+    first = axis.start + before * axis.step - chunk * size
+    return _Column(chunk, first * src, (axis.target + before) * dst, after - before, np.full_like(chunk, -1))
+
+
+def _runs(values: Table) -> tuple[Table, Table]:
+    """First places and lengths of the runs of equal values."""
+    first = np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
+    return first, np.diff(first, append=len(values))
+
+
+def _product(columns: Sequence[_Column]) -> tuple[Table, Table]:
+    """Grid coordinates and indexed boxes of all combinations of chunks, in C order."""
+    ndim, shape = len(columns), tuple(len(c.chunk) for c in columns)
+    n = math.prod(shape)
+    grid, boxes = np.empty((n, ndim), np.int64), np.zeros((n, BOX + 2 * ndim), np.int64)
+    for k, column in enumerate(columns):
+        where = np.broadcast_to(np.arange(shape[k]).reshape([-1 if i == k else 1 for i in range(ndim)]), shape).ravel()
+        grid[:, k] = column.chunk[where]
+        boxes[:, 1] += column.element[where]
+        boxes[:, 2] += column.byte[where]
+        boxes[:, BOX + k] = column.extent[where]
+        boxes[:, BOX + ndim + k] = column.line[where]
+    return grid, boxes
+
+
+def _whole_chunks(selections: Sequence[Sequence[Axis | Index]], strides: Sequence[int], dst: Sequence[int]) -> Table:
+    """Boxes of selections that each select from one chunk, by axes alone: what zarr asks for a chunk at a time."""
+    ndim = len(strides)
+    lines = [[(a.start, a.target, a.count) for a in s] for s in selections]  # type: ignore[union-attr]  # an Axis
+    table = np.array(lines, np.int64).reshape(len(selections), ndim, 3)
+    boxes = np.full((len(selections), BOX + 2 * ndim), -1)
+    boxes[:, 1] = table[:, :, 0] @ np.array(strides, np.int64)
+    boxes[:, 2] = table[:, :, 1] @ np.array(dst, np.int64)
+    boxes[:, BOX : BOX + ndim] = table[:, :, 2]
+    return boxes
+
+
+def _plan_points(
+    selections: Sequence[Selection],
+    chunks: Sequence[int],
+    chunk_strides: Sequence[int],
+    out_strides: Sequence[int],
+    gather: _Gather,
+) -> Plan:
+    """Plan points: boxes of one axis, of the points in one chunk each."""
+    if len(out_strides) != 1:
+        raise UnsupportedError("points with an output of several axes")
+    size, strides = np.array(chunks)[:, None], np.array(chunk_strides)
+    owners, grids, parts = [], [], []
+    for i, points in enumerate(selections):
+        if not isinstance(points, Points):
+            raise UnsupportedError("points beside other selections")
+        chunk = points.coordinates // size
+        order = np.lexsort(chunk[::-1])
+        chunk = chunk[:, order]
+        new = (np.diff(chunk, axis=1) != 0).any(axis=0)
+        first, count = _runs(np.concatenate([np.zeros(min(1, len(order)), np.int64), np.cumsum(new)]))
+        elements = strides @ (points.coordinates[:, order] - chunk * size)
+        line = gather.add(elements, points.targets[order] * out_strides[0])
+        boxes = np.zeros((len(first), BOX + 2), np.int64)
+        boxes[:, BOX], boxes[:, BOX + 1] = count, line + first
+        owners.append(np.full(len(first), i))
+        grids.append(chunk[:, first].T)
+        parts.append(boxes)
+    every = np.concatenate(owners), np.concatenate(grids), np.concatenate(parts)
+    return _finished(*every, [0], [0], gather)
+
+
+def _finished(owner: Table, grid: Table, boxes: Table, src: Sequence[int], dst: Sequence[int], gather: _Gather) -> Plan:
+    nd = len(src)
+    boxes[:, 0] = np.arange(len(boxes))
+    src_strides, dst_strides = np.array(src, np.int64), np.array(dst, np.int64)
+    if gather.size:
+        return Plan(owner, grid, boxes, src_strides, dst_strides, np.concatenate(gather.parts))
+    boxes = boxes[:, : BOX + nd]
+    if nd == 0:  # kernels want an axis: one of a single element
+        boxes, src_strides, dst_strides = (
+            np.pad(boxes, ((0, 0), (0, 1)), constant_values=1),
+            np.ones(1, np.int64),
+            np.zeros(1, np.int64),
+        )
+    return Plan(owner, grid, boxes, src_strides, dst_strides)
+
+
+def _strides(axis: Axis | Index) -> bool:
+    """Whether the step of an axis counts."""
+    return isinstance(axis, Axis) and axis.count > 1
+
+
+def _out_strides(axes: Sequence[Axis | Index], out_strides: Sequence[int]) -> list[int]:
+    """Bytes of the output between neighbours along each axis of a selection."""
     kept = iter(out_strides)
-    dst = [0 if a.dropped else next(kept, None) for a in axes]
+    dst = [0 if isinstance(a, Axis) and a.dropped else next(kept, None) for a in axes]
     if None in dst or next(kept, None) is not None:
         raise UnsupportedError("selection with new axes")
     return [d for d in dst if d is not None]
-
-
-def _slices(target: Any) -> tuple[Any, ...]:
-    return target if isinstance(target, tuple) else (target,)
-
-
-def _start(target: Any, count: int) -> int:
-    if not isinstance(target, slice) or target.step not in (None, 1) or target.start is None:
-        raise UnsupportedError("selection by arrays")
-    if target.stop - target.start != count:
-        raise UnsupportedError("selection of another shape than its output")
-    return int(target.start)

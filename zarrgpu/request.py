@@ -57,7 +57,6 @@ class Request:
         assert flat is not None
         return flat
 
-    @property
-    def target(self) -> assembly.Target:
-        """The output as *assemble* takes it."""
-        return assembly.Target(*self.flat, self.plan.src_strides, self.plan.dst_strides, self.fill)
+    def target(self, gather: npt.NDArray[np.int64] | None) -> assembly.Target:
+        """The output as *assemble* takes it, with the lines that boxes name."""
+        return assembly.Target(*self.flat, self.plan.src_strides, self.plan.dst_strides, self.fill, gather)

@@ -18,7 +18,7 @@ from zarrgpu._counters import count
 from zarrgpu.batch import Batch, Report
 from zarrgpu.codecs import Checksum, Located
 from zarrgpu.engine.base import Array, Lane, aligned, cores
-from zarrgpu.fetch import MISSING, Source
+from zarrgpu.fetch import MISSING, UNKNOWN, Source
 from zarrgpu.kernels import tables as t
 from zarrgpu.request import Request
 
@@ -36,9 +36,6 @@ CORES_BYTES = 1 << 30
 
 LARGE = 1 << 18
 """Decoded bytes from which on a thread that decodes a chunk also reads its file, which is then in its core's cache."""
-
-UNKNOWN = -2
-"""Size of a chunk that was not fetched yet."""
 
 Status = t.Status
 Table = npt.NDArray[np.int64]
@@ -239,10 +236,10 @@ def _assemble(
 ) -> None:
     """Enqueue the boxes of the chunks `which` of a wave."""
     lines = np.flatnonzero(which)
-    own = request.plan.boxes[wave.first + lines]
+    own, gather = request.plan.part(wave.first + lines)
     own[:, t.B_LAYOUT] = lines
     layouts, name = wave.located.layouts, request.program.folded.stage.name if request.program.folded else "assemble"
-    for part, status in assembly.copy(request.engine, wave.lane, arenas, layouts, own, request.target, how):
+    for part, status in assembly.copy(request.engine, wave.lane, arenas, layouts, own, request.target(gather), how):
         wave.reports.append(Report(name, lines[part], wave.lane.download(status)))
 
 

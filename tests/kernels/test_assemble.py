@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import kit
+from tests.kernels.box_kit import GATHER_FAULTS, by_index, left_by_fault, lines_of, windowed
 from tests.kit import Array
 from zarrgpu._cuda import host
 from zarrgpu.kernels import assemble, assemble_words
 from zarrgpu.kernels.boxes import merge_axes
 from zarrgpu.kernels.tables import (
-    B_COUNT,
     B_DEST,
     B_FIRST,
     B_LAYOUT,
@@ -69,6 +69,7 @@ class Case:
     chunks: int = 3
     lead: int = 16  # bytes before the output in its arena, which is what its alignment is about
     gap: int = 0  # elements between two rows of the output
+    index: str = ""  # read by arrays of indices rather than a window: "axes" or "points"
     seed: int = 0
     fill: Array = field(init=False)
 
@@ -91,19 +92,9 @@ class Case:
                 padded[self.layouts[i, 1] :][:size] = shuffled(chunk, block, kind, self.mode)
                 arenas[arena] = padded
         self.source, self.scratch = arenas
-        positions = np.arange(int(np.prod(self.shape))).reshape(self.shape, order=self.order)  # type: ignore[call-overload]
-        read = positions[self.window]
-        rows = [max(n, 1) for n in read.shape]  # NumPy gives empty arrays strides of zero
-        rows[-1] += self.gap
-        each, *steps = np.empty((self.chunks, *rows), f"V{self.itemsize}").strides
-        self.dst_strides = np.array(steps, np.int64)
-        self.src_strides = np.array(read.strides, np.int64) // positions.itemsize
-        self.boxes = np.zeros((self.chunks, 3 + read.ndim), np.int64)
-        self.boxes[:, B_LAYOUT] = np.arange(self.chunks)
-        self.boxes[:, B_FIRST] = read.flat[0] if read.size else 0
-        self.boxes[:, B_DEST] = self.lead + kit.GUARD_BYTES + each * np.arange(self.chunks)
-        self.boxes[:, B_COUNT:] = read.shape
-        self.out = np.full((self.lead + each * self.chunks + 2 * kit.GUARD_BYTES + 15) // 16 * 16, kit.GUARD, np.uint8)
+        at = self.chunks, self.shape, self.order, self.itemsize, self.lead
+        made = by_index(*at, self.index, self.seed) if self.index else windowed(*at, self.window, self.gap)
+        self.boxes, self.src_strides, self.dst_strides, self.gather, self.out, places = made
         # The independent answer, from the decoded chunks.
         self.want = self.out.copy()
         for i, chunk in enumerate(decoded):
@@ -111,19 +102,19 @@ class Case:
             if self.swap > 1:
                 elements = elements.reshape(-1, self.itemsize // self.swap, self.swap)[:, :, ::-1]
                 elements = elements.reshape(-1, self.itemsize)
-            for index in np.ndindex(*read.shape):
-                at = int(self.boxes[i, B_DEST] + np.dot(index, self.dst_strides))
-                self.want[at : at + self.itemsize] = self.fill if i in self.missing else elements[read[index]]
+            for element, byte in places[i].tolist():
+                self.want[byte : byte + self.itemsize] = self.fill if i in self.missing else elements[element]
 
     def run(self, module: ModuleType, lane: str) -> Array:
         """Assemble; the statuses."""
         boxes, src_strides, dst_strides = self.boxes, self.src_strides, self.dst_strides
         status = np.zeros(len(boxes), np.int32)
-        groups = module.groups(boxes, self.itemsize)
-        kernel, n = module.kernel(self.itemsize, self.swap), len(boxes) * groups
+        indexed, gather = ((), ()) if self.gather is None else ((True,), (self.gather,))
+        groups = module.groups(boxes, self.itemsize, *indexed)
+        kernel, n = module.kernel(self.itemsize, self.swap, *indexed), len(boxes) * groups
         args = (
             groups, self.source, kit.words(self.source), self.scratch, kit.words(self.scratch), self.layouts,
-            boxes, src_strides, dst_strides, self.fill, self.out, kit.words(self.out), status,
+            boxes, src_strides, dst_strides, *gather, self.fill, self.out, kit.words(self.out), status,
         )  # fmt: skip
         if lane == "python":
             body = kernel.make(replace(host(), device=lambda f: f), 1)
@@ -193,6 +184,26 @@ def test_steps_transposes_and_dropped_axes(module: ModuleType, lane: str, itemsi
     Case(itemsize, swap, (3, 4, 5), order="F").check(module, lane)
     Case(itemsize, swap, (3, 4, 5), BITS, window=(slice(None, None, -2), 1, slice(4, None, -3))).check(module, lane)
     Case(itemsize, swap, (6, 4), PLAIN, window=(slice(1, None, 2), 3), missing=(0, 2)).check(module, lane)
+
+
+@targets(assemble)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("index", ["axes", "points"])
+def test_arrays_of_indices(module: ModuleType, lane: str, itemsize: int, swap: int, index: str, mode: str) -> None:
+    """Unsorted and repeated, beside strided axes, of missing chunks too, to places in any order."""
+    for seed, shape in enumerate([(40,), (5, 9), (3, 4, 5), (2, 1, 3, 4), (6, 1)]):
+        order, missing = "CF"[seed % 2], (1,) if seed > 2 else ()
+        Case(itemsize, swap, shape, MODES[mode], index=index, seed=seed, order=order, missing=missing, lead=seed).check(
+            module, lane
+        )
+
+
+@pytest.mark.parametrize("lane", kit.LANES)
+@settings(max_examples=40)
+@given(st.integers(0, 1 << 32), st.lists(st.integers(1, 6), min_size=1, max_size=4))
+def test_any_arrays_of_indices(lane: str, seed: int, shape: list[int]) -> None:
+    for index in ("axes", "points"):
+        Case(*HOST[assemble][1], tuple(shape), index=index, seed=seed, chunks=4).check(assemble, lane)
 
 
 @targets(assemble)
@@ -295,6 +306,42 @@ def test_hostile_tables_are_reported_and_harm_nothing(module: ModuleType, lane: 
     own = slice(int(case.boxes[2, B_DEST]) - 40 * case.itemsize, int(case.boxes[2, B_DEST]))
     case.out[own] = case.want[own] = 0
     np.testing.assert_array_equal(case.out, case.want)
+
+
+@pytest.mark.parametrize("lane", kit.LANES)
+@pytest.mark.parametrize("fault", BAD_TABLES)
+def test_hostile_tables_of_indexed_boxes(lane: str, fault: str) -> None:
+    table, at, value = BAD_TABLES[fault]
+    case = Case(*HOST[assemble][1], (40,), BITS if "typesize" in fault else BYTES, lead=0)
+    case.boxes, case.gather = lines_of(case.boxes, case.src_strides, case.dst_strides)
+    getattr(case, table)[at] = value
+    assert case.run(assemble, lane).tolist() == [0, Status.BAD_TABLE, 0]
+    own = slice(int(case.boxes[2, B_DEST]) - 40 * case.itemsize, int(case.boxes[2, B_DEST]))
+    case.out[own] = case.want[own] = 0
+    np.testing.assert_array_equal(case.out, case.want)
+
+
+@pytest.mark.parametrize("lane", kit.LANES)
+@pytest.mark.parametrize("fault", GATHER_FAULTS)
+def test_hostile_lines_are_reported_and_copy_nothing(lane: str, fault: str) -> None:
+    table, at, value = GATHER_FAULTS[fault]
+    case = Case(*HOST[assemble][1], (40,), lead=0)
+    case.boxes, case.gather = lines_of(case.boxes, case.src_strides, case.dst_strides)
+    getattr(case, table)[at] = value
+    assert case.run(assemble, lane).tolist() == [0, Status.BAD_TABLE, 0]
+    left = left_by_fault(case.boxes, case.gather, case.want, case.itemsize)
+    np.testing.assert_array_equal(case.out, left)
+
+
+@pytest.mark.parametrize("lane", kit.LANES)
+def test_the_plain_reference_agrees_on_indexed_boxes(lane: str) -> None:
+    for index in ("axes", "points"):
+        case = Case(*HOST[assemble][1], (3, 20), BITS, missing=(2,), index=index, seed=5)
+        out, arenas = case.out.copy(), (case.source, case.scratch)
+        tables = case.layouts, case.boxes, case.src_strides, case.dst_strides
+        assemble.reference(arenas, *tables, case.fill, case.swap, out, case.gather)
+        np.testing.assert_array_equal(out, case.want)
+        case.check(assemble, lane)
 
 
 def test_eligible_boxes() -> None:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from tests import kit
+from tests.kernels.box_kit import GATHER_FAULTS, by_index, left_by_fault, lines_of, windowed
 from tests.kernels.test_assemble import BAD_TABLES, MODES, shuffled
 from tests.kernels.value_kit import DTYPES, samples
 from tests.kit import Array
 from zarrgpu.kernels import assemble_values, values
-from zarrgpu.kernels.tables import B_COUNT, B_DEST, B_FIRST, B_LAYOUT, BITS, BYTES, FILL, PLAIN, SCRATCH, SOURCE, Status
+from zarrgpu.kernels.tables import B_COUNT, B_DEST, B_FIRST, BITS, BYTES, FILL, PLAIN, SCRATCH, SOURCE, Status
 from zarrgpu.kernels.values import Conversion
 
 i1, i2, i4, i8, u1 = (DTYPES[name] for name in ("i1", "i2", "i4", "i8", "u1"))
@@ -44,6 +45,7 @@ class Case:
     missing: tuple[int, ...] = ()
     lead: int = 16  # bytes before the output in its arena
     gap: int = 0  # elements between two rows of the output
+    index: str = ""  # read by arrays of indices rather than a window: "axes" or "points"
     chunks: list[Array] = field(default_factory=list)  # their stored elements, drawn by default
 
     def __post_init__(self) -> None:
@@ -68,29 +70,17 @@ class Case:
                 padded[self.layouts[i, 1] :][: stored.size] = shuffled(stored, block, kind, self.mode)
                 arenas[arena] = padded
         self.source, self.scratch = arenas
-        positions = np.arange(count).reshape(self.shape, order=self.order)  # type: ignore[call-overload]
-        read = positions[self.window]
-        rows = [max(n, 1) for n in read.shape]  # NumPy gives empty arrays strides of zero
-        rows[-1] += self.gap
-        each, *steps = np.empty((len(self.chunks), *rows), f"V{itemsize}").strides
-        self.dst_strides = np.array(steps, np.int64)
-        self.src_strides = np.array(read.strides, np.int64) // positions.itemsize
-        self.boxes = np.zeros((len(self.chunks), 3 + read.ndim), np.int64)
-        self.boxes[:, B_LAYOUT] = np.arange(len(self.chunks))
-        self.boxes[:, B_FIRST] = read.flat[0] if read.size else 0
-        self.boxes[:, B_DEST] = self.lead + kit.GUARD_BYTES + each * np.arange(len(self.chunks))
-        self.boxes[:, B_COUNT:] = read.shape
-        total = self.lead + each * len(self.chunks) + 2 * kit.GUARD_BYTES
-        self.out = np.full((total + 15) // 16 * 16, kit.GUARD, np.uint8)
+        at = len(self.chunks), self.shape, self.order, itemsize, self.lead
+        made = by_index(*at, self.index, self.lead) if self.index else windowed(*at, self.window, self.gap)
+        self.boxes, self.src_strides, self.dst_strides, self.gather, self.out, places = made
         self.want = self.out.copy()
         for i, chunk in enumerate(self.chunks):
             if i not in self.missing:
                 with np.errstate(all="ignore"):
                     decoded = self.oracle(chunk)
                 decoded = (decoded.byteswap() if self.out_swap > 1 else decoded).view(np.uint8).reshape(-1, itemsize)
-            for index in np.ndindex(*read.shape):
-                at = int(self.boxes[i, B_DEST] + np.dot(index, self.dst_strides))
-                self.want[at : at + itemsize] = self.fill if i in self.missing else decoded[read[index]]
+            for element, byte in places[i].tolist():
+                self.want[byte : byte + itemsize] = self.fill if i in self.missing else decoded[element]
 
     def own(self, box: int) -> slice:
         """The bytes of a box of one axis."""
@@ -100,12 +90,13 @@ class Case:
     def run(self, lane: str) -> Array:
         """Assemble; the statuses."""
         status = np.zeros(len(self.boxes), np.int32)
-        groups = assemble_values.groups(self.boxes, self.conversion)
-        kernel = assemble_values.kernel(self.conversion, self.swap, self.out_swap)
+        gather, indexed = () if self.gather is None else (self.gather,), self.gather is not None
+        groups = assemble_values.groups(self.boxes, self.conversion, indexed)
+        kernel = assemble_values.kernel(self.conversion, self.swap, self.out_swap, indexed)
         kit.run(
             kernel, lane, len(self.boxes) * groups,
             groups, self.source, kit.words(self.source), self.scratch, kit.words(self.scratch), self.layouts,
-            self.boxes, self.src_strides, self.dst_strides, self.fill, self.out, kit.words(self.out), status,
+            self.boxes, self.src_strides, self.dst_strides, *gather, self.fill, self.out, kit.words(self.out), status,
             self.conversion.parameters,
         )  # fmt: skip
         return status
@@ -165,6 +156,23 @@ def test_windows_and_missing_chunks(lane: str, source: Any, target: Any, swap: i
     window = (slice(None, None, -2), 1, slice(4, None, -3))
     linear(source, target, swap, out_swap, shape=(3, 4, 5), mode=BITS, window=window).check(lane)
     linear(source, target, swap, out_swap, shape=(3, 4, 5), order="F").check(lane)
+
+
+@kinds
+@pytest.mark.parametrize("index", ["axes", "points"])
+def test_arrays_of_indices(lane: str, source: Any, target: Any, swap: int, out_swap: int, index: str) -> None:
+    """Unsorted and repeated, beside strided axes, of missing chunks too, to places in any order."""
+    for lead, mode in enumerate(MODES.values()):
+        shape, order = ((40,), (5, 9), (3, 4, 5))[lead], "CF"[lead % 2]
+        linear(
+            source, target, swap, out_swap, shape=shape, mode=mode, order=order, missing=(1,), lead=lead, index=index
+        ).check(lane)
+
+
+@pytest.mark.parametrize("lane", kit.LANES)
+@pytest.mark.parametrize("index", ["axes", "points"])
+def test_arrays_of_indices_into_bits(lane: str, index: str) -> None:
+    packed(55, (5, 11), missing=(1,), index=index).check(lane)
 
 
 @pytest.mark.parametrize("lane", kit.LANES)
@@ -238,10 +246,11 @@ def test_the_reference_agrees() -> None:
         linear(i2, f4, 2, 4, shape=(3, 20), mode=BITS, window=window, missing=(2,)),
         linear(f8, f4, shape=(3, 20), block=104, window=window),
         packed(60, (3, 20), window=window),
+        linear(i2, f4, 2, 4, shape=(3, 20), missing=(2,), index="axes"),
     ):
         tables = case.layouts, case.boxes, case.src_strides, case.dst_strides
         arenas, swaps = (case.source, case.scratch), (case.swap, case.out_swap)
-        assemble_values.reference(case.conversion, arenas, *tables, case.fill, swaps, case.out)
+        assemble_values.reference(case.conversion, arenas, *tables, case.fill, swaps, case.out, case.gather)
         np.testing.assert_array_equal(case.out, case.want)
 
 
@@ -256,6 +265,17 @@ def test_hostile_tables_are_reported_and_harm_nothing(lane: str, fault: str) -> 
     own = slice(end - 40 * 4, end)
     case.out[own] = case.want[own] = 0
     np.testing.assert_array_equal(case.out, case.want)
+
+
+@pytest.mark.parametrize("lane", kit.LANES)
+@pytest.mark.parametrize("fault", GATHER_FAULTS)
+def test_hostile_lines_are_reported_and_copy_nothing(lane: str, fault: str) -> None:
+    table, at, value = GATHER_FAULTS[fault]
+    case = linear(i2, f4, shape=(40,), lead=0)
+    case.boxes, case.gather = lines_of(case.boxes, case.src_strides, case.dst_strides)
+    getattr(case, table)[at] = value
+    assert case.run(lane).tolist() == [0, Status.BAD_TABLE, 0]
+    np.testing.assert_array_equal(case.out, left_by_fault(case.boxes, case.gather, case.want, 4))
 
 
 @pytest.mark.parametrize("lane", kit.LANES)

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from zarr.abc.codec import Codec
 from zarr.abc.buffer import Buffer
+from zarr.abc.codec import Codec
 from zarr.codecs import ShardingCodec
 from zarr.storage import StorePath
 
-from zarrgpu import _compat
+from zarrgpu._compat import host_prototype, replace_prototype
+from zarrgpu._compat.store import HostGetter
 
 
 class HostShardingCodec(ShardingCodec):
@@ -21,7 +22,7 @@ class HostShardingCodec(ShardingCodec):
     """
 
     def _get_index_chunk_spec(self, chunks_per_shard: tuple[int, ...]) -> Any:
-        return _compat.replace_prototype(super()._get_index_chunk_spec(chunks_per_shard))
+        return replace_prototype(super()._get_index_chunk_spec(chunks_per_shard))
 
     def _encode_shard_index_sync(self, index: Any) -> Buffer:
         spec = self._get_index_chunk_spec(index.chunks_per_shard)
@@ -30,7 +31,7 @@ class HostShardingCodec(ShardingCodec):
         return encoded
 
     def _assemble_shard(self, index_bytes: Any, buffers: Any, buffer_prototype: Any, **options: Any) -> Buffer:
-        host = _compat.host_prototype(buffer_prototype)
+        host = host_prototype(buffer_prototype)
         return super()._assemble_shard(index_bytes, buffers, host, **options)
 
 
@@ -50,7 +51,7 @@ def host_shards(codecs: Iterable[Codec]) -> list[Codec]:
 
 
 @dataclass(frozen=True)
-class HostSetter(_compat.HostGetter):
+class HostSetter(HostGetter):
     """A byte setter that is not a store's, such as the sharding codec's."""
 
     async def set(self, value: Any) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import EllipsisType
 from typing import Any, Literal
 
 import numpy as np
@@ -31,19 +29,15 @@ from zarr.core.indexing import (
     is_mask_selection,
     is_pure_fancy_indexing,
     is_pure_orthogonal_indexing,
-    normalize_integer_selection,
     pop_fields,
-    replace_ellipsis,
     replace_lists,
 )
 from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 from zarr.core.metadata.v3 import RegularChunkGridMetadata
 from zarr.core.sync import _get_loop
-from zarr.storage import LocalStore, StorePath
 
 from zarrgpu._counters import count
 from zarrgpu.chain import Chain, Named, reordered
-from zarrgpu.errors import UnsupportedError
 from zarrgpu.numcodecs import plain
 
 cpu_prototype = cpu.buffer_prototype
@@ -91,6 +85,11 @@ def spec_of(metadata: Metadata) -> ArraySpec:
         config=ArrayConfig.from_dict(order),  # type: ignore[arg-type]  # a TypedDict with optional keys
         prototype=default_buffer_prototype(),
     )
+
+
+def config_of(array: zarr.Array[Any]) -> ArrayConfig:
+    """The runtime configuration of an array; its order is that of its chunks, as `spec_of` has it."""
+    return replace(array.async_array.config, order=spec_of(array.metadata).order)
 
 
 def chunk_shape(metadata: Metadata) -> tuple[int, ...] | None:
@@ -203,48 +202,6 @@ def replace_prototype(spec: ArraySpec) -> ArraySpec:
     return replace(spec, prototype=host_prototype(spec.prototype))
 
 
-def local_path(getter: Any) -> str | None:
-    """The file of a chunk that lies in a plain local store; None for every other place."""
-    if isinstance(getter, StorePath) and type(getter.store) is LocalStore:
-        return os.path.join(getter.store.root, getter.path)
-    return None
-
-
-@dataclass(frozen=True)
-class HostGetter:
-    """A byte getter that is not a store's, such as the sharding codec's, which serves the configured buffers only."""
-
-    inner: Any
-
-    async def get(self, prototype: Any, byte_range: Any = None) -> Any:
-        """The bytes in host memory, or None."""
-        data = await self.inner.get(default_buffer_prototype(), byte_range)
-        return None if data is None else prototype.buffer.from_array_like(data.as_numpy_array())
-
-
-def host_getter(byte_getter: Any) -> Any:
-    """`byte_getter`, made to serve host buffers."""
-    return byte_getter if isinstance(byte_getter, StorePath) else HostGetter(byte_getter)
-
-
-def getter(byte_getter: Any, prototype: BufferPrototype) -> Callable[[], Awaitable[Any | None]]:
-    """``get()`` that awaits the encoded bytes of a chunk, in host memory, or None."""
-    served, host = host_getter(byte_getter), host_prototype(prototype)
-
-    async def get() -> Any | None:
-        data = await served.get(host)
-        return None if data is None else data.as_numpy_array()
-
-    return get
-
-
-def name_of(byte_getter: Any) -> tuple[str, str]:
-    """Store and key of a chunk, for messages."""
-    if isinstance(byte_getter, StorePath):
-        return str(byte_getter.store), byte_getter.path
-    return type(byte_getter).__name__, str(getattr(byte_getter, "chunk_coords", byte_getter))
-
-
 class CountingPipeline(BatchedCodecPipeline):
     """zarr's own pipeline, its chunks counted."""
 
@@ -281,19 +238,3 @@ def loop() -> asyncio.AbstractEventLoop:
 def concurrency() -> int:
     """How many requests zarr may have under way in a store."""
     return int(zarr.config.get("async.concurrency"))
-
-
-def normalize_selection(selection: Any, shape: tuple[int, ...]) -> list[Any]:
-    """A basic selection as one non-negative int or slice for each axis, with zarr's own errors.
-
-    Raises
-    ------
-    UnsupportedError
-        For a selection that is not basic.
-    """
-    items = selection if isinstance(selection, tuple) else (selection,)
-    basic = (slice, int, np.integer, EllipsisType)
-    if not all(isinstance(s, basic) and not isinstance(s, bool) for s in items):
-        raise UnsupportedError("selection by arrays")
-    full = replace_ellipsis(selection, shape)
-    return [s if isinstance(s, slice) else normalize_integer_selection(s, n) for s, n in zip(full, shape, strict=True)]

@@ -1,0 +1,184 @@
+"""Local files -> arenas: chunks that are files, and byte ranges of shards that are."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrgpu.fetch import MISSING, UNKNOWN, Ends, Fetched, Reserve, Source, pack, split, spread
+
+SHORT = "{} became shorter while it was read"
+
+
+class Files(Source):
+    """Files, read by threads of Python.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        One for each chunk.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = paths
+
+    @property
+    def one_by_one(self) -> bool:
+        """They do."""
+        return True
+
+    def read(self, i: int) -> npt.NDArray[np.uint8] | None:
+        """As `Source.read`."""
+        try:
+            with open(self.paths[i], "rb", buffering=0) as file:
+                return np.frombuffer(file.readall(), np.uint8)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
+        """As `Source.load`."""
+        which = np.arange(first, last)
+        sizes = self.sizes(which)
+        starts, used = pack(sizes)
+        self.fill(which, np.zeros_like(sizes), sizes, starts, reserve(used))
+        return starts, sizes, used
+
+    def ends(self, which: npt.NDArray[np.int64], nbytes: int, at_end: bool) -> Ends:
+        """As `Source.ends`."""
+        sizes = self.sizes(which)
+        found = np.minimum(sizes, nbytes)
+        starts, used = pack(found)
+        arena = np.empty(used, np.uint8)
+        self.fill(which, np.maximum(sizes - nbytes, 0) if at_end else np.zeros_like(sizes), found, starts, arena)
+        pieces = zip(starts.tolist(), found.tolist(), strict=True)
+        return [None if n == MISSING else arena[at : at + n] for at, n in pieces], sizes
+
+    def ranges(
+        self,
+        which: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        reserve: Reserve,
+    ) -> Fetched:
+        """As `Source.ranges`."""
+        open_ended = sizes == UNKNOWN
+        if open_ended.any():
+            sizes = sizes.copy()
+            there = self.sizes(which[open_ended])
+            sizes[open_ended] = np.where(there == MISSING, MISSING, there - offsets[open_ended])
+        starts, used = pack(sizes)
+        self.fill(which, offsets, sizes, starts, reserve(used))
+        return starts, sizes, used
+
+    def sizes(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Bytes of the files `which`; `MISSING` where there is none."""
+        paths = [self.paths[i] for i in which.tolist()]
+        return np.fromiter((s for part in spread(_sizes, paths) for s in part), np.int64, len(paths))
+
+    def fill(
+        self,
+        which: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
+        arena: npt.NDArray[np.uint8],
+    ) -> None:
+        """Read ranges of the files `which`, which must be that long, to `starts` in an arena."""
+        view = memoryview(arena)
+
+        def read(places: Sequence[tuple[int, int, int, int]]) -> None:
+            for i, offset, size, at in places:
+                if size > 0:
+                    _read(self.paths[i], offset, view[at : at + size])
+
+        spread(read, list(zip(*(x.tolist() for x in (which, offsets, sizes, starts)), strict=True)))
+
+
+class NativeFiles(Files):
+    """Files, read by compiled workers; Linux only."""
+
+    PIECE = 1 << 22
+    """Bytes that a worker reads at once, so that the largest range does not keep the others waiting."""
+
+    def sizes(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """As `Files.sizes`."""
+        from zarrgpu import _native as native
+
+        paths = [self.paths[i] for i in which.tolist()]
+        n, table = len(paths), native.path_table(paths)
+        sizes = np.empty(n, np.int64)
+        split(n, lambda begin, end: native.file_sizes(*table, sizes, begin, end), least=32)
+        missing = np.isin(sizes, [-errno.ENOENT, -errno.ENOTDIR, -errno.EISDIR])  # a folder is no chunk
+        for i in np.flatnonzero((sizes < 0) & ~missing).tolist():
+            raise _os_error(int(sizes[i]), paths[i])
+        sizes[missing] = MISSING
+        return sizes
+
+    def fill(
+        self,
+        which: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
+        arena: npt.NDArray[np.uint8],
+    ) -> None:
+        """As `Files.fill`."""
+        from zarrgpu import _native as native
+
+        named, number = np.unique(which, return_inverse=True)
+        pieces = np.maximum(-(-sizes // self.PIECE), 0)
+        of = np.repeat(np.arange(len(sizes)), pieces)
+        within = (np.arange(len(of)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * self.PIECE
+        size = np.minimum(sizes[of] - within, self.PIECE)
+        table = native.path_table([self.paths[i] for i in named.tolist()])
+        status = np.zeros(len(of), np.int64)
+        job = (*table, number[of], offsets[of] + within, size, starts[of] + within, arena, status)
+        ends = np.cumsum(size)
+
+        def read(begin: int, end: int) -> None:  # of so many bytes, rounded to pieces
+            native.read_ranges(*job, *np.searchsorted(ends, [begin, end], side="right").tolist())
+
+        split(int(ends[-1]) if len(ends) else 0, read, least=1 << 16)
+        for i in np.flatnonzero(status).tolist():
+            raise _os_error(int(status[i]), self.paths[which[of[i]]])
+
+
+def files(paths: Sequence[str]) -> Files:
+    """The way to read files on this system."""
+    return NativeFiles(paths) if sys.platform == "linux" else Files(paths)
+
+
+def _os_error(status: int, path: str) -> OSError:
+    from zarrgpu import _native as native
+
+    return OSError(SHORT.format(path)) if status == native.SHORT else OSError(-status, os.strerror(-status), path)
+
+
+def _sizes(paths: Sequence[str]) -> list[int]:
+    return [_size(path) for path in paths]
+
+
+def _size(path: str) -> int:
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return MISSING
+    return MISSING if found.st_mode & 0o170000 == 0o040000 else found.st_size  # a folder is no chunk
+
+
+def _read(path: str, offset: int, target: memoryview) -> None:
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        done = 0
+        while done < len(target):
+            n = os.preadv(fd, [target[done:]], offset + done)
+            if n == 0:
+                raise OSError(SHORT.format(path))
+            done += n
+    finally:
+        os.close(fd)
