@@ -28,14 +28,15 @@ def blosc(draw: Draw, zarr_format: int, itemsize: int) -> Any:
     cname, shuffle = draw(st.sampled_from(["lz4", "blosclz", "zstd", "zlib"])), draw(st.integers(0, 2))
     if zarr_format == 2:
         return numcodecs.Blosc(cname, 5, shuffle)
-    names: Any = ("noshuffle", "shuffle", "bitshuffle")
-    return BloscCodec(cname=cname, clevel=5, shuffle=names[shuffle], typesize=itemsize)
+    names = ("noshuffle", "shuffle", "bitshuffle")
+    config: Any = {"cname": cname, "shuffle": names[shuffle]}
+    return BloscCodec(clevel=5, typesize=itemsize, **config)
 
 
 def compressors(draw: Draw, dtype: np.dtype[Any]) -> list[Any]:
     """Codecs of Zarr 3 between bytes: none, a compressor, a checksum of either."""
     kind = draw(st.sampled_from(["none", "blosc", "zstd", "gzip", "lz4"]), label="compressor")
-    found = {"none": [], "zstd": [ZstdCodec(level=1)], "gzip": [GzipCodec(level=1)], "lz4": [n3.LZ4()]}
+    found: Any = {"none": [], "zstd": [ZstdCodec(level=1)], "gzip": [GzipCodec(level=1)], "lz4": [n3.LZ4()]}
     codecs = [blosc(draw, 3, dtype.itemsize)] if kind == "blosc" else found[kind]
     return [*codecs, *([Crc32cCodec()] if draw(st.booleans(), label="crc32c") else [])]
 
@@ -61,7 +62,8 @@ def sharding(draw: Draw, dtype: np.dtype[Any], shard: tuple[int, ...], outside: 
     inside = [shard[k] for k in outside[0].order] if outside else shard
     both = [math.gcd(*sizes) for sizes in zip(shard, inside, strict=True)]  # zarr's validation forgets the transpose
     chunk = tuple(draw(st.sampled_from([k for k in range(1, n + 1) if n % k == 0])) for n in both)
-    index: Any = [BytesCodec(endian=draw(st.sampled_from(["little", "big"])))]  # type: ignore[arg-type]  # it is one of them
+    endian: Any = draw(st.sampled_from(["little", "big"]))
+    index: list[Any] = [BytesCodec(endian=endian)]
     index += [Crc32cCodec()] if draw(st.booleans()) else []
     where: Any = draw(st.sampled_from(["start", "end"]), label="index")
     codecs = inner(draw, dtype, chunk, depth)
@@ -105,11 +107,11 @@ def options(draw: Draw, shape: tuple[int, ...], dtype: np.dtype[Any], zarr_forma
         }
     if ndim and 0 not in shape and draw(st.integers(0, 5), label="rectilinear") == 0:
         chunks = [list(draw(edges(n))) for n in shape]  # type: ignore[assignment]  # what zarr takes
-    serializer = BytesCodec(endian=draw(st.sampled_from(["little", "big"])))  # type: ignore[arg-type]  # as above
+    endian: Any = draw(st.sampled_from(["little", "big"]))
     return {
         "chunks": chunks,
         "filters": transposes(draw, ndim),
-        "serializer": serializer,
+        "serializer": BytesCodec(endian=endian),
         "compressors": compressors(draw, dtype),
     }
 

@@ -1,10 +1,12 @@
 """A pytest plugin for zarr-python's own suite, which `ci/upstream` runs: reads are ours, and are counted.
 
 It is loaded by ``-p upstream`` with this folder on the path: ``tests`` is zarr's package there. ``--zarrgpu`` says
-where arrays that are read live:
+where chunks are decoded and where the arrays are:
 
-* ``host``: NumPy arrays, as everybody gets them.
-* ``off``: the same, through zarr's own pipeline, to see whether a test fails there too.
+* ``host``: on the host, into NumPy arrays, as everybody gets them.
+* ``cuda-host``: on the device, from where each read is copied into the NumPy array that zarr made for it.
+* ``cuda``: on the device, into arrays that stay there; only what the test looks at is a NumPy array.
+* ``off``: by zarr's own pipeline, to see whether a test fails there too.
 
 ``--zarrgpu-report`` names a folder for what came of it: ``failed``, a test a line; ``table``, what was counted;
 ``share``, how many in a hundred of the reads that we should cover went through programs of ours.
@@ -22,22 +24,27 @@ from typing import Any
 import hypothesis
 import pytest
 import zarr
+from zarr.registry import register_ndbuffer, register_pipeline
 
-PIPELINE = "zarrgpu.pipeline.GpuCodecPipeline"
+from zarrgpu.chain import is_plain
+from zarrgpu.engine import resolve
+from zarrgpu.pipeline import GpuCodecPipeline
+
 EXAMPLES = 100
 """Of each property, always the same ones; zarr's own CI takes 300."""
 OURS, ZARRS, OTHERS = "reads by programs of ours", "reads by zarr's pipeline", "reads of dtypes that no program is for"
 
+counts: Counter[str] = Counter()
+"""What was counted in this process, and at the end of the session in those that pytest-xdist started for it."""
 _ways: ContextVar[set[str] | None] = ContextVar("ways", default=None)
 """How the parts of the read that is under way went; None where there is none."""
 
 
 class Report:
-    """What failed and what was counted, in this process and in those that pytest-xdist started for it."""
+    """What failed and what was counted."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.counts: Counter[str] = Counter()
         self.failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -48,24 +55,24 @@ class Report:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Add what a process of pytest-xdist counted; one that died has no output and fails its test."""
-        self.counts.update(getattr(node, "workeroutput", {}).get("zarrgpu", {}))
+        counts.update(getattr(node, "workeroutput", {}).get("zarrgpu", {}))
 
     def pytest_sessionfinish(self) -> None:
         """Hand on what was counted, or write it."""
         import zarrgpu
 
-        self.counts.update(zarrgpu.counters())
+        counts.update(zarrgpu.counters())
         if hasattr(self.config, "workeroutput"):
-            self.config.workeroutput["zarrgpu"] = dict(self.counts)
+            self.config.workeroutput["zarrgpu"] = dict(counts)
         elif (folder := self.config.getoption("--zarrgpu-report")) is not None:
             self.write(Path(folder))
 
     def write(self, folder: Path) -> None:
         """Write it all, the reasons of fallbacks last in the table."""
         folder.mkdir(parents=True, exist_ok=True)
-        share = 100 * self.counts[OURS] / max(1, self.counts[OURS] + self.counts[ZARRS])
+        share = 100 * counts[OURS] / max(1, counts[OURS] + counts[ZARRS])
         table: Counter[str] = Counter()
-        for name, n in self.counts.items():
+        for name, n in counts.items():
             table[re.sub(r":dtype (?!.* on ).*", ":dtype of strings, structures or objects", name)] += n
         names = sorted(table, key=lambda name: (name.startswith("fallback"), not name.startswith("reads"), name))
         lines = [f"{table[name]:9d}  {name}" for name in names]
@@ -76,18 +83,23 @@ class Report:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ours."""
-    parser.addoption("--zarrgpu", choices=["host", "off"], default="host")
+    parser.addoption("--zarrgpu", choices=["host", "cuda-host", "cuda", "off"], default="host")
     parser.addoption("--zarrgpu-report", metavar="FOLDER")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make zarr read through us, in this process only: tests start others, some with a zarr of long ago."""
-    report = Report(config)
-    config.pluginmanager.register(report)
-    if config.getoption("--zarrgpu") != "off":
-        watch(report.counts)
-        zarr.config.env = ChainMap(os.environ, {"ZARR_CODEC_PIPELINE__PATH": PIPELINE})
-        zarr.config.refresh()
+    config.pluginmanager.register(Report(config))
+    where = config.getoption("--zarrgpu")
+    if where == "off":
+        return
+    pipeline = OnDevice if where == "cuda-host" else Counted
+    register_pipeline(pipeline)
+    settings = {"ZARR_CODEC_PIPELINE__PATH": f"{__name__}.{pipeline.__name__}"}
+    if where == "cuda":
+        settings["ZARR_NDBUFFER"] = device_buffers()
+    zarr.config.env = ChainMap(os.environ, settings)
+    zarr.config.refresh()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -98,30 +110,56 @@ def pytest_collection() -> None:
     hypothesis.settings.load_profile("upstream")
 
 
-def watch(counts: Counter[str]) -> None:
-    """Count the reads of our pipeline by the way that they go, but not those that zarr's pipeline makes through ours."""
-    from zarrgpu.chain import is_plain
-    from zarrgpu.pipeline import GpuCodecPipeline
+class Counted(GpuCodecPipeline):
+    """Our pipeline, its reads counted by the way that they go; those that zarr's makes through it are parts of one."""
 
-    read, through_zarr = GpuCodecPipeline.read, GpuCodecPipeline._read_through_zarr
-
-    async def counted(self: Any, batch_info: Any, *rest: Any, **named: Any) -> Any:
+    async def read(self, batch_info: Any, out: Any, drop_axes: tuple[int, ...] = ()) -> Any:
+        """Read chunks into `out`."""
         batch = list(batch_info)
         if not batch or _ways.get() is not None:
-            return await read(self, batch, *rest, **named)
+            return await super().read(batch, out, drop_axes)
         token = _ways.set(ways := set[str]())
         try:
-            return await read(self, batch, *rest, **named)
+            return await super().read(batch, out, drop_axes)
         finally:
             _ways.reset(token)
             plain = is_plain(batch[0][1].dtype.to_native_dtype())
             counts[OTHERS if not plain else ZARRS if ways else OURS] += 1
 
-    async def noted(self: Any, *arguments: Any) -> Any:
+    async def _read_through_zarr(self, *arguments: Any) -> Any:
         ways = _ways.get()
         assert ways is not None
         ways.add("zarr's")
-        return await through_zarr(self, *arguments)
+        return await super()._read_through_zarr(*arguments)
 
-    GpuCodecPipeline.read = counted
-    GpuCodecPipeline._read_through_zarr = noted
+
+class OnDevice(Counted):
+    """The same, which reads into device memory whatever can be there and then copies it to the host."""
+
+    def _read(self, batch: Any, out: Any, drop_axes: Any, loop: Any) -> Any:
+        host, engine = out._data, resolve("cuda")
+        if not engine.supports(host.dtype):
+            return super()._read(batch, out, drop_axes, loop)
+        from zarrgpu.buffer.gpu import NDBuffer
+
+        device = NDBuffer(engine.from_host(host))
+        present = super()._read(batch, device, drop_axes, loop)
+        host[...] = device.as_numpy_array()
+        return present
+
+
+def device_buffers() -> str:
+    """Register buffers that are on the device; gives their name."""
+    import zarrgpu.buffer.gpu
+
+    class DeviceNDBuffer(zarrgpu.buffer.gpu.NDBuffer):
+        """Device memory, as NumPy arrays for tests that look at it."""
+
+        def as_ndarray_like(self) -> Any:
+            """Copy it to the host."""
+            super().as_ndarray_like()
+            return self.as_numpy_array()
+
+    DeviceNDBuffer.__qualname__ = "DeviceNDBuffer"
+    register_ndbuffer(DeviceNDBuffer)
+    return f"{__name__}.DeviceNDBuffer"

@@ -167,17 +167,19 @@ class GpuCodecPipeline(CodecPipeline):
         shapes: dict[tuple[int, ...], list[int]] = {}
         for i, item in enumerate(batch):
             shapes.setdefault(item[1].shape, []).append(i)
-        target, present, jobs = writable(engine, array), np.ones(len(batch), bool), []
-        for mine in shapes.values():
-            spec = batch[mine[0]][1]
-            with counted("fallback.bind"):
-                bound = bind_chunks(tuple(self.zarr), spec, engine)
+        present, chunks, jobs = np.ones(len(batch), bool), [], []
+        with counted("fallback.bind"):
+            for mine in shapes.values():
+                bound = bind_chunks(tuple(self.zarr), batch[mine[0]][1], engine)
                 dtype = bound.program.dtype
                 if not engine.supports(array.dtype) or array.dtype != dtype.newbyteorder(array.dtype.byteorder):
                     raise UnsupportedError(f"dtype {array.dtype} on {engine.kind}")
-            with counted("fallback.plan"):
-                selections = [parse(batch[i][2], batch[i][3], spec.shape, drop_axes) for i in mine]
-                jobs.append((bound, mine, in_shards(plan_for(bound, selections, spec.shape, target), bound.levels)))
+                chunks.append((bound, mine))
+        target = writable(engine, array)
+        with counted("fallback.plan"):
+            for bound, mine in chunks:
+                selections = [parse(batch[i][2], batch[i][3], bound.shape, drop_axes) for i in mine]
+                jobs.append((bound, mine, in_shards(plan_for(bound, selections, bound.shape, target), bound.levels)))
         for bound, mine, (planned, of, owner, _, entries) in jobs:
             getters = [batch[mine[i]][0] for i in owner.tolist()]
             source = source_of(getters, batch[mine[0]][1], loop)

@@ -1,6 +1,6 @@
 """Shards -> arenas: inner chunks as byte ranges of the values that hold them.
 
-The index of a shard is read once a request, inner chunks by ranges; a shard of which a wave wants half or more is read
+The index of a shard is read once a request, inner chunks by ranges; a shard of which a wave wants most is read
 whole. Indexes of shards in shards are read likewise, and shards that are encoded themselves are decoded on the host.
 """
 
@@ -136,7 +136,7 @@ class Shards(Source):
                 self._hold(k, table, np.flatnonzero(table[:, SIZE] != MISSING), held)
             elif k == 0 and not self.store.one_by_one:  # a shard of which much is wanted takes one request, not two
                 new = np.array([(0, shard, 0) not in self._known for shard in shards.tolist()], bool)
-                self._hold(k, table, np.flatnonzero(new & (2 * wanted >= self._pieces)), held)
+                self._hold(k, table, np.flatnonzero(new & (2 * wanted > self._pieces)), held)
             indexes = self._indexes(k, table, held)
             lines = table[of]
             for container, index in enumerate(indexes):
@@ -246,11 +246,9 @@ class Shards(Source):
         here = rows[:, HELD] >= 0
         if not here.any():
             starts, sizes, used = self.store.ranges(rows[:, SHARD], rows[:, OFFSET], rows[:, SIZE], reserve)
-            short = (rows[:, SIZE] >= 0) & (sizes != rows[:, SIZE])
+            short = (rows[:, SIZE] >= 0) & (sizes != rows[:, SIZE]) & (sizes != MISSING)
             for k in np.flatnonzero(short).tolist():
-                raise self._refuse(
-                    int(rows[k, SHARD]), f"cut short at {max(sizes[k], 0)} of {rows[k, SIZE]} bytes of a chunk"
-                )
+                raise self._refuse(int(rows[k, SHARD]), f"cut short at {sizes[k]} of {rows[k, SIZE]} bytes of a chunk")
             return starts, sizes, used
         pieces: list[Bytes | None] = [None] * len(rows)
         for k in np.flatnonzero(here & (rows[:, SIZE] != MISSING)).tolist():
