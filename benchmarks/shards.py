@@ -3,8 +3,9 @@
     python -m benchmarks.shards [--repeats N] [--small] [--peers] [--targets]
 
 The arrays are uint16 micrographs in inner chunks of 32^3, Zstandard, shards of (64, 512, 512), in a temporary local
-store: (64, 2048, 2048) is read whole; of (256, 1024, 1024) a thousand random crops of 128^3, one after the other, by
-several threads. Rates count the bytes of results; crops decode twice as many, of the chunks that they touch.
+store: (64, 2048, 2048) is read whole; of (256, 1024, 1024) a thousand random crops of 128^3, each by its own `read`,
+on several threads, and some at once, by `read_many`. Rates count the bytes of results; the chunks that crops touch, all
+of which are decoded, have twice as many, and that rate follows.
 
 Targets on one H200: 10 GB/s for all of it, 5 GB/s for crops.
 """
@@ -12,11 +13,12 @@ Targets on one H200: 10 GB/s for all of it, 5 GB/s for crops.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -67,7 +69,12 @@ def crops(array: zarr.Array[Any], side: int, n: int) -> list[tuple[slice, ...]]:
     return [tuple(slice(a, a + side) for a in corner) for corner in corners.tolist()]
 
 
-def seconds(read: Callable[[tuple[slice, ...]], Any], boxes: list[Any], threads: int, device: str) -> float:
+def touched(box: tuple[slice, ...]) -> int:
+    """Chunks that have a part of it."""
+    return math.prod(-(-s.stop // CHUNK) - s.start // CHUNK for s in box)
+
+
+def seconds(read: Callable[[Any], Any], boxes: Sequence[Any], threads: int, device: str) -> float:
     """How long it takes to read all boxes, once a few were read before."""
 
     def drop(box: Any) -> None:
@@ -122,15 +129,24 @@ def main() -> int:
                 wrong = difference(to_host(zarrgpu.read(array, box, device=device)), np.asarray(array[box]))
                 if wrong:
                     raise AssertionError(wrong)
-        print(f"GB/s to {device}, {len(boxes)} crops of {side}^3", flush=True)
+        print(f"GB/s to {device}, {len(boxes)} crops of {side}^3: results, decoded", flush=True)
+        nbytes, decoded = len(boxes) * 2 * side**3, 2 * CHUNK**3 * sum(map(touched, boxes))
+
+        def show(name: str, taken: float) -> None:
+            rates.append(nbytes / taken / 1e9)
+            print(f"  {name:<40} {rates[-1]:8.2f} {decoded / taken / 1e9:8.2f}", flush=True)
+
         for threads in (1, 2, 4, 8):
-            nbytes = len(boxes) * 2 * side**3
-            rates.append(nbytes / seconds(partial(zarrgpu.read, array, device=device), boxes, threads, device) / 1e9)
-            print(f"  {f'zarrgpu, {threads} threads':<40} {rates[-1]:8.2f}", flush=True)
+            taken = seconds(partial(zarrgpu.read, array, device=device), boxes, threads, device)
+            show(f"read, {threads} threads", taken)
+        for n in (16, 128):
+            batches = [boxes[k : k + n] for k in range(0, len(boxes), n)]
+            for threads in (1, 2):
+                taken = seconds(partial(zarrgpu.read_many, array, device=device), batches, threads, device)
+                show(f"read_many, {n} at once, {threads} threads", taken)
         with zarrgpu.enable(device=device):
             opened = zarr.open_array(array.store, mode="r")
-            taken = seconds(opened.__getitem__, boxes, 4, device)
-        print(f"  {'zarrgpu, z[...], 4 threads':<40} {nbytes / taken / 1e9:8.2f}", flush=True)
+            show("z[...], 4 threads", seconds(opened.__getitem__, boxes, 4, device))
     missed = rates[0] < WHOLE or max(rates[1:]) < CROPS
     return int(options.targets and device != "host" and missed)
 

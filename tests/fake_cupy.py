@@ -13,11 +13,16 @@ import sys
 import types
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
 DTYPES = "?bhilqBHILQefdFD"
+KDLCUDA = 2
+
+exported: list[Any] = []
+"""The streams for which arrays were exported through DLPack."""
 
 
 class ndarray:  # cupy's name
@@ -25,6 +30,7 @@ class ndarray:  # cupy's name
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+        self._owner: Any = None  # what else keeps the memory alive
 
     shape = property(lambda self: self._inner.shape)
     dtype = property(lambda self: self._inner.dtype)
@@ -40,8 +46,22 @@ class ndarray:  # cupy's name
     )
     T = property(lambda self: ndarray(self._inner.T))
     data = property(lambda self: types.SimpleNamespace(ptr=self._inner.ctypes.data))
-    device = property(lambda self: types.SimpleNamespace(id=0))
-    __cuda_array_interface__ = property(lambda self: self._inner.__array_interface__)
+    device = property(lambda self: Device(0))
+    real = property(lambda self: ndarray(self._inner.real))
+    imag = property(lambda self: ndarray(self._inner.imag))
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        interface = self._inner.__array_interface__
+        return {**interface, "data": (interface["data"][0], False), "version": 3, "stream": 1}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return KDLCUDA, 0
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, **options: Any) -> Any:
+        """A capsule for readers that know what they get: `from_dlpack` does."""
+        exported.append(stream)
+        return self._inner.__dlpack__(max_version=max_version)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`.")
@@ -76,7 +96,22 @@ class ndarray:  # cupy's name
         self._inner.fill(value)
 
     def __eq__(self, other: object) -> Any:
-        return ndarray(self._inner == (other._inner if isinstance(other, ndarray) else other))
+        return ndarray(np.asarray(self._inner == (other._inner if isinstance(other, ndarray) else other)))
+
+    def __ne__(self, other: object) -> Any:
+        return ndarray(np.asarray(self._inner != (other._inner if isinstance(other, ndarray) else other)))
+
+    def __ge__(self, other: Any) -> Any:
+        return ndarray(np.asarray(self._inner >= other))
+
+    def __and__(self, other: ndarray) -> Any:
+        return ndarray(np.asarray(self._inner & other._inner))
+
+    def __or__(self, other: ndarray) -> Any:
+        return ndarray(np.asarray(self._inner | other._inner))
+
+    def all(self) -> Any:
+        return ndarray(np.asarray(self._inner.all()))
 
     def view(self, dtype: Any) -> ndarray:
         return ndarray(self._inner.view(dtype))
@@ -86,6 +121,9 @@ class ndarray:  # cupy's name
 
     def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> ndarray:
         return ndarray(self._inner.astype(_checked(dtype), order=order, copy=copy))
+
+    def ravel(self, order: Any = "C") -> ndarray:
+        return ndarray(self._inner.ravel(order))
 
     def transpose(self, *axes: Any) -> ndarray:
         return ndarray(self._inner.transpose(*axes))
@@ -123,14 +161,39 @@ def zeros(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
 def asarray(a: Any) -> ndarray:
     if isinstance(a, ndarray):
         return a
+    if hasattr(a, "__cuda_array_interface__"):
+        interface = a.__cuda_array_interface__
+        shared = {**interface, "data": (interface["data"][0], False)}  # cupy has no read-only arrays
+        view = ndarray(np.asarray(types.SimpleNamespace(__array_interface__=shared)))
+        view._owner = a
+        return view
     host = np.asarray(a)
     array = _aligned(host.shape, host.dtype)
     array[...] = host
     return ndarray(array)
 
 
-def asnumpy(a: Any) -> Any:
-    return a.get() if isinstance(a, ndarray) else np.asarray(a)
+def from_dlpack(a: Any) -> ndarray:
+    """As cupy's: for device arrays only, and the producer is told of the current stream."""
+    assert a.__dlpack_device__()[0] in (KDLCUDA, 13)
+    try:
+        capsule = a.__dlpack__(stream=_null.ptr, max_version=(1, 0), copy=None)
+    except TypeError:
+        capsule = a.__dlpack__(stream=_null.ptr)
+    host = types.SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (1, 0))
+    shared = np.from_dlpack(host)
+    interface = {**shared.__array_interface__, "data": (shared.ctypes.data, False)}
+    view = ndarray(np.asarray(types.SimpleNamespace(__array_interface__=interface)))
+    view._owner = shared
+    return view
+
+
+def signbit(a: ndarray) -> ndarray:
+    return ndarray(np.asarray(np.signbit(a._inner)))
+
+
+def asnumpy(a: Any, order: Any = "C") -> Any:
+    return a.get(order) if isinstance(a, ndarray) else np.asarray(a)
 
 
 def concatenate(parts: Any) -> ndarray:
@@ -153,9 +216,10 @@ class Stream:
         return stream
 
     def synchronize(self) -> None:
-        late, self.late = self.late, []
-        for work in late:
-            work()
+        with _working:
+            late, self.late = self.late, []
+            for work in late:
+                work()
 
     def wait_event(self, event: Any) -> None:
         return None
@@ -168,6 +232,8 @@ class Stream:
 
 
 _streams: dict[int, Stream] = {}
+_working = RLock()
+"""Held while late work is done: a thread must not launch what another one's copies are still for."""
 _null = Stream()
 
 
@@ -186,9 +252,13 @@ class Device:
 
     def __init__(self, index: int) -> None:
         assert index == 0
+        self.id = index
 
     def use(self) -> None:
         return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device)
 
     def __enter__(self) -> Device:
         return self
@@ -216,7 +286,7 @@ def installed() -> Iterator[types.ModuleType]:
 
     module = types.ModuleType("cupy")
     module.__spec__ = ModuleSpec("cupy", None)
-    for name in ("ndarray", "empty", "zeros", "asarray", "asnumpy", "concatenate"):
+    for name in ("ndarray", "empty", "zeros", "asarray", "asnumpy", "concatenate", "from_dlpack", "signbit"):
         setattr(module, name, globals()[name])
     module.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]  # a module made by hand
         Stream=Stream,
@@ -224,7 +294,12 @@ def installed() -> Iterator[types.ModuleType]:
         Device=Device,
         alloc_pinned_memory=alloc_pinned_memory,
         get_current_stream=lambda: _null,
-        runtime=types.SimpleNamespace(memcpyAsync=memcpy_async, getDevice=lambda: 0, deviceSynchronize=lambda: None),
+        runtime=types.SimpleNamespace(
+            memcpyAsync=memcpy_async,
+            getDevice=lambda: 0,
+            deviceSynchronize=lambda: None,
+            pointerGetAttributes=lambda pointer: types.SimpleNamespace(device=0),
+        ),
     )
 
     def as_cuda_array(array: ndarray, sync: bool = True) -> Any:
@@ -233,7 +308,10 @@ def installed() -> Iterator[types.ModuleType]:
             stream.synchronize()  # a launch comes after what was copied before it
         return array._inner
 
-    before = {name: sys.modules.get(name) for name in ("cupy", "zarrgpu.engine.cuda", "zarrgpu.buffer.gpu")}
+    before = {
+        name: sys.modules.get(name)
+        for name in ("cupy", "zarrgpu.engine.cuda", "zarrgpu.buffer.gpu", "zarrgpu.buffer._equal")
+    }
 
     def forget() -> None:
         """Let the modules that import cupy be imported anew; a package keeps its submodules as attributes too."""

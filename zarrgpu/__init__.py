@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from zarrgpu import engine
 from zarrgpu._counters import counters, reset_counters
-from zarrgpu.api import Enabled, Explanation, enable, explain, read
+from zarrgpu.api import Enabled, Explanation, enable, explain, read, read_many
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning, DeviceUnavailableError, UnsupportedError
 
 __version__ = version("zarrgpu")
@@ -27,5 +27,6 @@ __all__ = [
     "engine",
     "explain",
     "read",
+    "read_many",
     "reset_counters",
 ]

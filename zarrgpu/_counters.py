@@ -5,8 +5,18 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+from zarrgpu import _fork
+
 _lock = threading.Lock()
 _counts: Counter[str] = Counter()
+
+
+def _unlock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+_fork.in_child(_unlock)
 
 
 def count(name: str, n: int = 1) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numba
 from numba import types
 
+from zarrgpu import _fork
 from zarrgpu._cache import keep_on_disk
 from zarrgpu._cubin import launch
 from zarrgpu._targets import FULL, WARP, Target, cuda_target, host, import_cuda, is_simulated
@@ -93,21 +94,26 @@ class Kernel:
         if not self.on_host:
             raise NotImplementedError(f"kernel {self.name} has no host twin")
         if "host" not in self._made:
-            target = replace(host(), device=_named(self.name, host().device))
-            body = self.make(target, 1)
-            twin = _generate(
-                self.name,
-                len(self.arguments),
-                "def {name}(begin, end, {args}):\n    for i in range(begin, end):\n        body(0, i, {args})\n",
-                file=body.__code__.co_filename,
-                __name__=body.__module__,
-                body=target.device(body),
-            )
-            dispatcher = keep_on_disk(numba.njit(nogil=True, error_model="numpy")(twin), self.name)
-            dispatcher.compile(types.void(types.int64, types.int64, *self.arguments))
-            dispatcher.disable_compile()  # one signature a kernel, as on a GPU, and for `_named` to hold
-            self._made["host"] = dispatcher
+            with _fork.loading:  # numba makes up its mind about much at its first compilation, under locks of its own
+                if "host" not in self._made:
+                    self._made["host"] = self._twin()
         return self._made["host"]
+
+    def _twin(self) -> Any:
+        target = replace(host(), device=_named(self.name, host().device))
+        body = self.make(target, 1)
+        twin = _generate(
+            self.name,
+            len(self.arguments),
+            "def {name}(begin, end, {args}):\n    for i in range(begin, end):\n        body(0, i, {args})\n",
+            file=body.__code__.co_filename,
+            __name__=body.__module__,
+            body=target.device(body),
+        )
+        dispatcher = keep_on_disk(numba.njit(nogil=True, error_model="numpy")(twin), self.name)
+        dispatcher.compile(types.void(types.int64, types.int64, *self.arguments))
+        dispatcher.disable_compile()  # one signature a kernel, as on a GPU, and for `_named` to hold
+        return dispatcher
 
     def launch(self, n: int, args: tuple[Any, ...], stream: Any = None) -> None:
         """Enqueue the kernel over `n` items on a cupy stream; `args` are cupy arrays and ints.

@@ -116,3 +116,14 @@ def path_table(paths: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray
     raw = [os.fsencode(p) for p in paths]
     lengths = np.fromiter(map(len, raw), np.int64, len(raw)) + 1
     return np.frombuffer(b"\0".join(raw) + b"\0", np.uint8), np.cumsum(lengths) - lengths
+
+
+def _compile() -> None:
+    """Compile all, while the import still keeps forks waiting."""
+    nothing = np.empty(0, np.int64)
+    table = path_table([])
+    file_sizes(*table, nothing, 0, 0)
+    read_ranges(*table, nothing, nothing, nothing, nothing, np.empty(0, np.uint8), nothing, 0, 0)
+
+
+_compile()

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import zarr
 from zarr.errors import ChunkNotFoundError
 
-from zarrgpu import _compat
+from zarrgpu import _compat, _fork, _out
 from zarrgpu._compat import store as stores
 from zarrgpu._compat.select import Part, Selected, select
 from zarrgpu._compat.shards import flatten
 from zarrgpu._counters import count
-from zarrgpu.chain import Program, bind, is_plain, reordered
-from zarrgpu.engine import resolve
+from zarrgpu._memo import Memo
+from zarrgpu.chain import Program, bind, is_plain, native, reordered
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Source
@@ -59,10 +59,17 @@ def bind_chunks(codecs: Sequence[Any], spec: Any, engine: Engine) -> Bound:
     return Bound(bind(_compat.chain_of(inner, chunk), engine.by_library), chunk, inner, levels, tuple(spec.shape))
 
 
+_bound = Memo[Bound]()
+
+
 def bind_array(array: zarr.Array[Any], engine: Engine) -> Bound:
-    """Bind an array to an engine; where its chunks differ in shape, chunks of one element."""
-    spec = replace(_compat.spec_of(array.metadata), config=_compat.config_of(array))
-    return bind_chunks(_compat.evolved_codecs(array.metadata), spec, engine)
+    """Bind an array to an engine, once; where its chunks differ in shape, chunks of one element."""
+
+    def make() -> Bound:
+        spec = replace(_compat.spec_of(array.metadata), config=_compat.config_of(array))
+        return bind_chunks(_compat.evolved_codecs(array.metadata), spec, engine)
+
+    return _bound.get(array.metadata, (*_compat.settings_of(array), engine.by_library), make)
 
 
 def read(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, stream: Any) -> Array:
@@ -77,7 +84,7 @@ def read(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engi
     if out is None:
         out = engine.empty(selected.shape, dtype)
     else:
-        check_out(out, selected.shape, dtype, engine)
+        _out.check(out, selected.shape, dtype)
     target = writable(engine, out, flat=selected.flat)
     for one, extent, parts in groups:
         _read_parts(array, one, extent, parts, engine, target, stream)
@@ -109,10 +116,25 @@ def _read_parts(
     stream: Any,
 ) -> None:
     """Read the parts of a selection that come from chunks of one shape."""
-    planned = plan_for(bound, [selection for _, selection in parts], extent, target)
+    planned = plan_for(bound, [selection for _, selection in parts], extent, target.strides)
+    # each part is all of the array, or from a chunk of its own
+    chunks = None if parts[0][0].spec is None else np.array([part.coordinates for part, _ in parts], np.int64)
+    read_planned(array, bound, planned, engine, target, stream, chunks)
+
+
+def read_planned(
+    array: zarr.Array[Any],
+    bound: Bound,
+    planned: Plan,
+    engine: Engine,
+    target: Array,
+    stream: Any,
+    chunks: Lines | None = None,
+) -> None:
+    """Run a plan of an array; where its selections are from chunks, `chunks` has the coordinates for each."""
     planned, of, owner, grid, entries = in_shards(planned, bound.levels)
-    if parts[0][0].spec is not None:  # each part is from a chunk of its own
-        grid = np.array([part.coordinates for part, _ in parts], np.int64)[owner]
+    if chunks is not None:
+        grid = chunks[owner]
     encode, store_path = array.metadata.encode_chunk_key, array.store_path
     keys = [encode(tuple(coordinates)) for coordinates in grid.tolist()]
     root = stores.local_path(store_path)
@@ -126,10 +148,10 @@ def _read_parts(
         raise ChunkNotFoundError(f"{len(missing)} chunk(s) not found in store '{store_path}': {', '.join(missing)}")
 
 
-def plan_for(bound: Bound, selections: Sequence[Selection], extent: tuple[int, ...], target: Array) -> Plan:
-    """Plan selections from things of the shape `extent`, a whole array or its chunks, into `target`."""
+def plan_for(bound: Bound, selections: Sequence[Selection], extent: tuple[int, ...], strides: Sequence[int]) -> Plan:
+    """Plan selections from things of the shape `extent`, a whole array or its chunks; `strides` are the output's."""
     chunks = bound.spec.shape
-    return plan(selections, extent, chunks, bound.program.chunk_strides(chunks), target.strides)
+    return plan(selections, extent, chunks, bound.program.chunk_strides(chunks), strides)
 
 
 def in_shards(planned: Plan, levels: Sequence[Level]) -> tuple[Plan, Lines, Lines, Lines, list[Lines]]:
@@ -185,8 +207,9 @@ def execute(
 
     ``place(i)`` is the store path, or another byte getter, of value ``i`` of `source`.
     """
-    from zarrgpu import wave  # numba, only once something is read
-    from zarrgpu.request import Request
+    with _fork.loading:
+        from zarrgpu import wave  # numba, only once something is read
+        from zarrgpu.request import Request
 
     program, spec, codecs, levels, _ = bound
     shards = Shards(source, levels, of, entries, lambda i: stores.name_of(place(i))) if levels else None
@@ -221,18 +244,6 @@ def counted(kind: str) -> Iterator[None]:
         raise
 
 
-def engine_for(metadata: Any, engine: Engine, out: Any = None) -> Engine:
-    """`engine`, or the host's for elements that are no numbers there, unless `out` takes their bits."""
-    dtype = metadata.dtype.to_native_dtype().newbyteorder("=")
-    takes = engine.supports(dtype) or (engine.owns(out) and out.dtype == bits_of(dtype))
-    return engine if takes else resolve("host")
-
-
-def bits_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the bits of times, int64; `dtype` for everything else."""
-    return np.dtype(np.int64) if dtype.kind in "mM" else dtype
-
-
 def through_zarr(
     array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, stream: Any, reason: str
 ) -> Array:
@@ -240,21 +251,13 @@ def through_zarr(
     if zarr.config.get("zarrgpu.strict", False):
         raise UnsupportedError(reason)
     host = np.asarray(_compat.read_with_zarr(array, selection))
-    native = host.dtype.newbyteorder("=")
-    host = reordered(host, native) if is_plain(native) else host.astype(native, copy=False)
+    dtype = native(host.dtype)
+    host = reordered(host, dtype) if is_plain(dtype) else host.astype(dtype, copy=False)
     if out is None:
-        return engine.from_host(host) if engine.supports(native) else host
-    check_out(out, host.shape, native, engine)
+        return engine.from_host(host) if engine.supports(dtype) else host
+    _out.check(out, host.shape, dtype)
     if stream is not None:  # what is on it may still use `out`
         with engine.lanes(stream) as lanes:
             lanes[0].wait()
     engine.assign(out, engine.from_host(host.view(out.dtype)))  # of times maybe the bits
     return out
-
-
-def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], engine: Engine) -> None:
-    """Raise unless `out` is an array of the engine, of this shape and dtype."""
-    if not engine.owns(out):
-        raise TypeError(f"out must be an array on {engine.name}, got {type(out).__name__}")
-    if out.shape != shape or out.dtype not in (dtype, bits_of(dtype)):
-        raise ValueError(f"out must have shape {shape} and dtype {dtype}, got {out.shape} and {out.dtype}")

@@ -1,7 +1,8 @@
-"""What users call: `enable`, `read`, `explain`."""
+"""What users call: `enable`, `read`, `read_many`, `explain`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,11 +13,11 @@ from typing import Any, Self
 import zarr
 from zarr.storage import StorePath
 
-from zarrgpu import _read
+from zarrgpu import _out, _read, _read_many
 from zarrgpu._compat import store as stores
 from zarrgpu._compat.points import adopted
 from zarrgpu.engine import normalize, resolve
-from zarrgpu.engine.base import Array
+from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 
 Source = str | PathLike[str] | zarr.Array[Any] | StorePath
@@ -109,7 +110,7 @@ def enable(device: str = "auto", memory_limit: int | None = None, strict: bool =
 
 
 def read(
-    source: Source, selection: Any = ..., *, out: Array | None = None, device: str = "auto", stream: Any = None
+    source: Source, selection: Any = ..., *, out: Any | None = None, device: str = "auto", stream: Any = None
 ) -> Array:
     """Read an array, or a part of it, into memory of a device.
 
@@ -121,8 +122,10 @@ def read(
         As in ``z[selection]``: ints, slices with positive steps, an ellipsis, arrays of ints or bools; all of the array
         by default.
     out : array, optional
-        An array of the device to write to, of the selection's shape and the array's dtype in native byte order. Of
-        int64 for the bits of times (``datetime64``, ``timedelta64``), which a GPU has no dtype for.
+        What to write to, in place: an array in memory of the device, of any strides and any library that has
+        ``__cuda_array_interface__`` or DLPack (cupy, torch, numba), for the host DLPack or the buffer protocol (NumPy,
+        torch, memoryview). Of the selection's shape and the array's dtype in native byte order; of int64 for the bits
+        of times (``datetime64``, ``timedelta64``), which a GPU has no dtype for.
     device : str, default "auto"
         As in `enable`.
     stream : optional
@@ -132,8 +135,8 @@ def read(
     Returns
     -------
     numpy.ndarray or cupy.ndarray
-        In native byte order, 0-d where every axis was selected by an int. `out`, if that was given. Times, raw bits,
-        strings, structures and objects, for which a GPU has no dtype, come as NumPy arrays on every device.
+        In native byte order, 0-d where every axis was selected by an int. Times, raw bits, strings, structures and
+        objects, for which a GPU has no dtype, come as NumPy arrays on every device. The very `out`, if one was given.
 
     Raises
     ------
@@ -143,12 +146,91 @@ def read(
         When the device is not there.
     IndexError
         For selections out of range, as zarr raises them.
+    TypeError
+        For an `out` that is no array in memory of the device's kind.
+    ValueError
+        For an `out` of another shape, dtype or device, one that is read-only, or whose elements overlap each other.
+
+    Examples
+    --------
+    >>> import numpy as np, zarr, zarrgpu
+    >>> z = zarr.create_array({}, shape=(4,), dtype="i4", fill_value=7)
+    >>> out = np.zeros((4, 2), "i4")
+    >>> _ = zarrgpu.read(z, out=out[:, 1], device="host")
+    >>> out[0].tolist()
+    [0, 7]
     """
+    array, target, engine = _prepared(source, out, device, stream)
+    result = _read_one(array, selection, target, engine, stream)
+    return result if out is None else out
+
+
+def read_many(
+    source: Source, selections: Sequence[Any], *, out: Any | None = None, device: str = "auto", stream: Any = None
+) -> Array:
+    """Read several parts of an array that are of one shape, in one request: a batch of crops, for example.
+
+    Where parts are small, that takes far less time than a `read` for each.
+
+    Parameters
+    ----------
+    source : path, zarr.Array or zarr.storage.StorePath
+        The array.
+    selections : sequence
+        One or more, each as in `read`.
+    out : array, optional
+        As in `read`, of the shape of the result.
+    device, stream
+        As in `read`.
+
+    Returns
+    -------
+    numpy.ndarray or cupy.ndarray
+        ``shape (len(selections), *shape of each)``; line ``i`` is what `read` gives for ``selections[i]``.
+
+    Raises
+    ------
+    ValueError
+        For no selections, for some of different shapes, and for an `out` as in `read`.
+    ChunkError, DeviceUnavailableError, IndexError, TypeError
+        As in `read`.
+
+    Examples
+    --------
+    >>> import zarr, zarrgpu
+    >>> z = zarr.create_array({}, shape=(8, 8), dtype="i4", fill_value=7)
+    >>> corners = [(slice(i, i + 2), slice(j, j + 3)) for i, j in [(0, 0), (3, 5), (6, 1)]]
+    >>> zarrgpu.read_many(z, corners, device="host").shape
+    (3, 2, 3)
+    """
+    if len(selections) == 0:
+        raise ValueError("selections must be one or more")
+    array, target, engine = _prepared(source, out, device, stream)
+
+    def read_one(selection: Any, part: Array | None) -> Array:
+        return _read_one(array, selection, part, engine, stream)
+
+    try:
+        result = _read_many.read_many(array, selections, target, engine, stream)
+    except UnsupportedError:
+        result = _read_many.one_by_one(selections, target, engine, read_one)
+    return result if out is None else out
+
+
+def _prepared(
+    source: Source, out: Any | None, device: str, stream: Any
+) -> tuple[zarr.Array[Any], Array | None, Engine]:
+    """The array to read, `out` as an array of an engine, and the engine for its elements."""
     engine = resolve(device)
     if stream is not None and engine.kind == "host":
         raise ValueError("stream= needs a CUDA device")
     array = _open(source)
-    engine = _read.engine_for(array.metadata, engine, out)
+    target, engine = _out.adopt(out, array.dtype, engine)
+    return array, target, engine
+
+
+def _read_one(array: zarr.Array[Any], selection: Any, out: Array | None, engine: Engine, stream: Any) -> Array:
+    """Read a selection into an adopted `out`, or a new array where it is None: by programs of ours, or by zarr."""
     try:
         return _read.read(array, selection, out, engine, stream)
     except UnsupportedError as error:
@@ -203,7 +285,7 @@ def explain(source: Source, device: str = "auto") -> Explanation:
         ``str()`` of it is a listing.
     """
     array = _open(source)
-    engine = _read.engine_for(array.metadata, resolve(device))
+    _, engine = _out.adopt(None, array.dtype, resolve(device))
     try:
         bound = _read.bind_array(array, engine)
     except UnsupportedError as error:

@@ -173,6 +173,11 @@ def is_plain(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biufcmM" or (dtype.kind == "V" and dtype.names is None and dtype.itemsize > 0)
 
 
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """`dtype` in this machine's byte order; as it is where it has none to change, as NumPy's strings."""
+    return dtype if dtype.kind == "T" else dtype.newbyteorder("=")
+
+
 def bind(chain: Chain, by_library: bool = True) -> Program:
     """Bind a chain to the stages that decode it.
 

@@ -6,10 +6,12 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu import _fork
 from zarrgpu.fetch import MISSING, UNKNOWN, Ends, Fetched, Reserve, Source, pack, split, spread
 
 SHORT = "{} became shorter while it was read"
@@ -105,10 +107,12 @@ class NativeFiles(Files):
     PIECE = 1 << 22
     """Bytes that a worker reads at once, so that the largest range does not keep the others waiting."""
 
+    SHARE = 1 << 19
+    """Bytes that are worth another worker: to wake one takes as long as to read a tenth of that from the page cache."""
+
     def sizes(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """As `Files.sizes`."""
-        from zarrgpu import _native as native
-
+        native = _native()
         paths = [self.paths[i] for i in which.tolist()]
         n, table = len(paths), native.path_table(paths)
         sizes = np.empty(n, np.int64)
@@ -128,8 +132,7 @@ class NativeFiles(Files):
         arena: npt.NDArray[np.uint8],
     ) -> None:
         """As `Files.fill`."""
-        from zarrgpu import _native as native
-
+        native = _native()
         named, number = np.unique(which, return_inverse=True)
         pieces = np.maximum(-(-sizes // self.PIECE), 0)
         of = np.repeat(np.arange(len(sizes)), pieces)
@@ -143,7 +146,7 @@ class NativeFiles(Files):
         def read(begin: int, end: int) -> None:  # of so many bytes, rounded to pieces
             native.read_ranges(*job, *np.searchsorted(ends, [begin, end], side="right").tolist())
 
-        split(int(ends[-1]) if len(ends) else 0, read, least=1 << 16)
+        split(int(ends[-1]) if len(ends) else 0, read, least=self.SHARE)
         for i in np.flatnonzero(status).tolist():
             raise _os_error(int(status[i]), self.paths[which[of[i]]])
 
@@ -153,10 +156,15 @@ def files(paths: Sequence[str]) -> Files:
     return NativeFiles(paths) if sys.platform == "linux" else Files(paths)
 
 
-def _os_error(status: int, path: str) -> OSError:
-    from zarrgpu import _native as native
+def _native() -> Any:
+    """The compiled workers."""
+    with _fork.loading:
+        from zarrgpu import _native
+    return _native
 
-    return OSError(SHORT.format(path)) if status == native.SHORT else OSError(-status, os.strerror(-status), path)
+
+def _os_error(status: int, path: str) -> OSError:
+    return OSError(SHORT.format(path)) if status == _native().SHORT else OSError(-status, os.strerror(-status), path)
 
 
 def _sizes(paths: Sequence[str]) -> list[int]:

@@ -7,7 +7,6 @@ loop's. The output decides the engine: a device array is filled by that device, 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,11 +24,12 @@ from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.registry import register_pipeline
 
-from zarrgpu import _compat
-from zarrgpu._compat.host_shards import host_setter, host_shards
-from zarrgpu._compat.store import host_getter, source_of
+from zarrgpu import _compat, _fork
+from zarrgpu._compat.host_shards import host_shards
+from zarrgpu._compat.store import host_getter, host_setter, source_of
 from zarrgpu._counters import count
 from zarrgpu._read import bind_chunks, counted, execute, finish, in_shards, plan_for, writable
+from zarrgpu.buffer import expected_uploads
 from zarrgpu.engine import resolve
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.selection import parse
@@ -46,8 +46,7 @@ def _requests() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(REQUESTS, thread_name_prefix="zarrgpu-request")
 
 
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
-    os.register_at_fork(after_in_child=_requests.cache_clear)
+_fork.in_child(_requests.cache_clear)  # threads do not survive a fork: the child makes its own
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,8 @@ class GpuCodecPipeline(CodecPipeline):
     ) -> Iterable[NDBuffer | None]:
         """Decode chunks on the host, into the buffers that their specs ask for."""
         pairs = list(chunk_bytes_and_specs)
-        decoded = await self.zarr.decode([(_host_bytes(b), _compat.replace_prototype(s)) for b, s in pairs])
+        with expected_uploads():
+            decoded = await self.zarr.decode([(_host_bytes(b), _compat.replace_prototype(s)) for b, s in pairs])
         return [
             spec.prototype.nd_buffer.from_numpy_array(chunk.as_numpy_array())
             if chunk is not None and _compat.is_for_device(spec.prototype.nd_buffer)
@@ -116,7 +116,8 @@ class GpuCodecPipeline(CodecPipeline):
     ) -> Iterable[Buffer | None]:
         """Encode chunks on the host, into the buffers that their specs ask for."""
         pairs = list(chunk_arrays_and_specs)
-        encoded = await self.zarr.encode([(_host_array(a), _compat.replace_prototype(s)) for a, s in pairs])
+        with expected_uploads():
+            encoded = await self.zarr.encode([(_host_array(a), _compat.replace_prototype(s)) for a, s in pairs])
         return [
             spec.prototype.buffer.from_bytes(memoryview(data.as_numpy_array()))
             if data is not None and _compat.is_for_device(spec.prototype.buffer)
@@ -135,10 +136,14 @@ class GpuCodecPipeline(CodecPipeline):
             For a chunk that neither our decoders nor zarr's can decode.
         UnsupportedError
             When `enable` was told to be strict and the read has no program.
+        ValueError
+            For an `out` that is read-only.
         """
         batch = list(batch_info)
         if not batch:
             return ()
+        if _is_read_only(out):
+            raise ValueError("out is read-only")
         loop = asyncio.get_running_loop()
         try:
             present = await loop.run_in_executor(_requests(), self._read, batch, out, drop_axes, loop)
@@ -146,7 +151,8 @@ class GpuCodecPipeline(CodecPipeline):
             if zarr.config.get("zarrgpu.strict", False):
                 raise
             count("chunks.zarr", len(batch))
-            return await self._read_through_zarr(batch, out, drop_axes)
+            with expected_uploads():
+                return await self._read_through_zarr(batch, out, drop_axes)
         return tuple(GetResult(status="present" if p else "missing") for p in present)
 
     async def write(self, batch_info: Iterable[WriteItem], value: NDBuffer, drop_axes: tuple[int, ...] = ()) -> None:
@@ -156,7 +162,8 @@ class GpuCodecPipeline(CodecPipeline):
         ]
         host = _host_array(value)
         assert host is not None
-        await self.zarr.write(batch, host, drop_axes)
+        with expected_uploads():
+            await self.zarr.write(batch, host, drop_axes)
 
     def _read(
         self, batch: list[ReadItem], out: NDBuffer, drop_axes: tuple[int, ...], loop: asyncio.AbstractEventLoop
@@ -167,19 +174,19 @@ class GpuCodecPipeline(CodecPipeline):
         shapes: dict[tuple[int, ...], list[int]] = {}
         for i, item in enumerate(batch):
             shapes.setdefault(item[1].shape, []).append(i)
-        present, chunks, jobs = np.ones(len(batch), bool), [], []
-        with counted("fallback.bind"):
-            for mine in shapes.values():
-                bound = bind_chunks(tuple(self.zarr), batch[mine[0]][1], engine)
-                dtype = bound.program.dtype
+        bounds = []
+        for mine in shapes.values():
+            with counted("fallback.bind"):
+                bounds.append(bind_chunks(tuple(self.zarr), batch[mine[0]][1], engine))
+                dtype = bounds[-1].program.dtype
                 if not engine.supports(array.dtype) or array.dtype != dtype.newbyteorder(array.dtype.byteorder):
                     raise UnsupportedError(f"dtype {array.dtype} on {engine.kind}")
-                chunks.append((bound, mine))
-        target = writable(engine, array)
-        with counted("fallback.plan"):
-            for bound, mine in chunks:
-                selections = [parse(batch[i][2], batch[i][3], bound.shape, drop_axes) for i in mine]
-                jobs.append((bound, mine, in_shards(plan_for(bound, selections, bound.shape, target), bound.levels)))
+        target, present, jobs = writable(engine, array), np.ones(len(batch), bool), []
+        for (shape, mine), bound in zip(shapes.items(), bounds, strict=True):
+            with counted("fallback.plan"):
+                selections = [parse(batch[i][2], batch[i][3], shape, drop_axes) for i in mine]
+                planned = plan_for(bound, selections, shape, target.strides)
+                jobs.append((bound, mine, in_shards(planned, bound.levels)))
         for bound, mine, (planned, of, owner, _, entries) in jobs:
             getters = [batch[mine[i]][0] for i in owner.tolist()]
             source = source_of(getters, batch[mine[0]][1], loop)
@@ -202,6 +209,12 @@ class GpuCodecPipeline(CodecPipeline):
         engine = resolve(f"cuda:{cast('Any', out._data).device.id}")
         engine.assign(out._data, engine.from_host(host.as_numpy_array()))
         return results
+
+
+def _is_read_only(buffer: NDBuffer) -> bool:
+    """Whether a buffer's array must not be written: NumPy says so of its own, our buffers of a device's."""
+    flags = getattr(buffer._data, "flags", None)
+    return getattr(buffer, "_read_only", False) or not getattr(flags, "writeable", True)
 
 
 def _host_bytes(data: Buffer | None) -> Buffer | None:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.selection import Axis, Index, Points, Selection
 
-BOX = 3
-"""Columns of a box before its extents: `tables.B_COUNT`, known here without importing kernels."""
+BYTE, BOX = 2, 3
+"""Columns of a box, known here without importing kernels: `tables.B_DEST`, and `tables.B_COUNT`, its first extent."""
 
 Table = npt.NDArray[np.int64]
 
@@ -53,7 +53,7 @@ class Plan:
     def line(cls, n: int, elements: int, itemsize: int, step: int) -> Plan:
         """`n` chunks of so many elements, one after the other, `step` bytes apart."""
         boxes = np.zeros((n, BOX + 1), np.int64)
-        boxes[:, 0], boxes[:, 2], boxes[:, BOX] = np.arange(n), step * np.arange(n), elements
+        boxes[:, 0], boxes[:, BYTE], boxes[:, BOX] = np.arange(n), step * np.arange(n), elements
         return cls(
             np.arange(n), np.empty((n, 0), np.int64), boxes, np.ones(1, np.int64), np.full(1, itemsize, np.int64)
         )
@@ -204,7 +204,7 @@ def _product(columns: Sequence[_Column]) -> tuple[Table, Table]:
         where = np.broadcast_to(np.arange(shape[k]).reshape([-1 if i == k else 1 for i in range(ndim)]), shape).ravel()
         grid[:, k] = column.chunk[where]
         boxes[:, 1] += column.element[where]
-        boxes[:, 2] += column.byte[where]
+        boxes[:, BYTE] += column.byte[where]
         boxes[:, BOX + k] = column.extent[where]
         boxes[:, BOX + ndim + k] = column.line[where]
     return grid, boxes
@@ -217,7 +217,7 @@ def _whole_chunks(selections: Sequence[Sequence[Axis | Index]], strides: Sequenc
     table = np.array(lines, np.int64).reshape(len(selections), ndim, 3)
     boxes = np.full((len(selections), BOX + 2 * ndim), -1)
     boxes[:, 1] = table[:, :, 0] @ np.array(strides, np.int64)
-    boxes[:, 2] = table[:, :, 1] @ np.array(dst, np.int64)
+    boxes[:, BYTE] = table[:, :, 1] @ np.array(dst, np.int64)
     boxes[:, BOX : BOX + ndim] = table[:, :, 2]
     return boxes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -90,6 +90,11 @@ def spec_of(metadata: Metadata) -> ArraySpec:
 def config_of(array: zarr.Array[Any]) -> ArrayConfig:
     """The runtime configuration of an array; its order is that of its chunks, as `spec_of` has it."""
     return replace(array.async_array.config, order=spec_of(array.metadata).order)
+
+
+def settings_of(array: zarr.Array[Any]) -> tuple[Hashable, ...]:
+    """What the spec of an array depends on besides its metadata."""
+    return array.async_array.config, default_buffer_prototype()
 
 
 def chunk_shape(metadata: Metadata) -> tuple[int, ...] | None:
@@ -193,8 +198,11 @@ def is_for_device(buffer: type) -> bool:
 
 
 def host_prototype(prototype: BufferPrototype) -> BufferPrototype:
-    """`prototype`, or zarr's for the host where it is for a device."""
-    return cpu_prototype if is_for_device(prototype.nd_buffer) else prototype
+    """`prototype`, but zarr's classes for the host where its own are for a device."""
+    buffer, nd_buffer = prototype
+    return BufferPrototype(
+        cpu.Buffer if is_for_device(buffer) else buffer, cpu.NDBuffer if is_for_device(nd_buffer) else nd_buffer
+    )
 
 
 def replace_prototype(spec: ArraySpec) -> ArraySpec:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from zarr.abc.buffer import Buffer
 from zarr.abc.codec import Codec
 from zarr.codecs import ShardingCodec
-from zarr.storage import StorePath
 
 from zarrgpu._compat import host_prototype, replace_prototype
-from zarrgpu._compat.store import HostGetter
 
 
 class HostShardingCodec(ShardingCodec):
@@ -48,25 +45,3 @@ def host_shards(codecs: Iterable[Codec]) -> list[Codec]:
         )
 
     return [host(c) if type(c) is ShardingCodec else c for c in codecs]
-
-
-@dataclass(frozen=True)
-class HostSetter(HostGetter):
-    """A byte setter that is not a store's, such as the sharding codec's."""
-
-    async def set(self, value: Any) -> None:
-        """Store bytes, which are in host memory."""
-        await self.inner.set(value)
-
-    async def delete(self) -> None:
-        """Delete what is there."""
-        await self.inner.delete()
-
-    async def set_if_not_exists(self, default: Any) -> None:
-        """Store bytes where there are none."""
-        await self.inner.set_if_not_exists(default)
-
-
-def host_setter(byte_setter: Any) -> Any:
-    """`byte_setter`, made to serve host buffers."""
-    return byte_setter if isinstance(byte_setter, StorePath) else HostSetter(byte_setter)

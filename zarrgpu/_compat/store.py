@@ -43,6 +43,24 @@ def host_getter(byte_getter: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class HostSetter(HostGetter):
+    """A byte setter of the same kind."""
+
+    async def set(self, value: Any) -> None:
+        """Set the bytes."""
+        await self.inner.set(value)
+
+    async def delete(self) -> None:
+        """Remove the bytes."""
+        await self.inner.delete()
+
+
+def host_setter(byte_setter: Any) -> Any:
+    """`byte_setter`, made to serve host buffers."""
+    return byte_setter if isinstance(byte_setter, StorePath) else HostSetter(byte_setter)
+
+
+@dataclass(frozen=True)
 class StoreValue:
     """A chunk or shard as `zarrgpu.fetch.Value`: what its byte getter gives, in host memory.
 

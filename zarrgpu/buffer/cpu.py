@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zarr.buffer.cpu
-from zarr.abc.buffer import BufferPrototype
 from zarr.registry import register_buffer, register_ndbuffer
+
+from zarrgpu.buffer import Prototype
 
 __all__ = ["Buffer", "NDBuffer", "buffer_prototype"]
 
@@ -17,7 +18,7 @@ class NDBuffer(zarr.buffer.cpu.NDBuffer):
     """An N-d array in host memory."""
 
 
-buffer_prototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
+buffer_prototype = Prototype(buffer=Buffer, nd_buffer=NDBuffer)
 
 register_buffer(Buffer, qualname="zarrgpu.buffer.cpu.Buffer")
 register_ndbuffer(NDBuffer, qualname="zarrgpu.buffer.cpu.NDBuffer")

@@ -1,16 +1,24 @@
 """Buffers in device memory.
 
-Bytes that come from the host stay there until somebody asks for a device array: metadata and shard indexes, which only
-the host reads, never travel. Device arrays are taken as they are, without a copy, from anything with a
-``__cuda_array_interface__``. Arrays that no GPU library can hold (strings, objects, structured dtypes, datetime64) stay
-NumPy arrays for good; numbers are in native byte order on the device.
+Device arrays are taken as they are, without a copy and with their strides, from anything with a
+``__cuda_array_interface__`` (cupy, numba, torch, JAX) or a DLPack device (JAX, TensorFlow). What is read-only there
+stays so: writing to such a buffer raises.
+
+Host data stay on the host until somebody asks for a device array: metadata and shard indexes, which only the host
+reads, never travel. Whoever asks for what the constructor, `from_array_like` or `from_ndarray_like` was given in host
+memory is warned of the copy (`zarr.errors.ZarrUserWarning`, as by zarr's own buffers); `from_bytes`,
+`from_numpy_array` and `from_buffer` say by their names where the data are.
+
+Arrays that no GPU library can hold (strings, objects, structured dtypes, datetime64) stay NumPy arrays for good;
+numbers are in native byte order on the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, SupportsIndex, cast
 
 import cupy
 import numpy as np
@@ -18,101 +26,189 @@ import numpy.typing as npt
 import zarr
 import zarr.abc.buffer
 import zarr.buffer.cpu
-from zarr.abc.buffer import ArrayLike, BufferPrototype, NDArrayLike
+from zarr.abc.buffer import ArrayLike, NDArrayLike
+from zarr.errors import ZarrUserWarning
 from zarr.registry import register_buffer, register_ndbuffer
 
-from zarrgpu.engine import CUDA_DTYPES
+from zarrgpu._interop import on_device, to_cupy, to_numpy
+from zarrgpu.buffer import Prototype, uploads_are_expected
+from zarrgpu.buffer._equal import all_equal
+from zarrgpu.engine import CUDA_DTYPES, FORKED, is_forked
+from zarrgpu.errors import DeviceUnavailableError
 
 __all__ = ["Buffer", "NDBuffer", "buffer_prototype"]
 
 
 def _device() -> Any:
     """The device that `zarrgpu.enable` was told, else the current one; zarr allocates on a thread of its own."""
+    if is_forked():
+        raise DeviceUnavailableError(FORKED)
     kind, _, index = str(zarr.config.get("zarrgpu.device", "cuda")).partition(":")
     return cupy.cuda.Device(int(index)) if kind == "cuda" and index else nullcontext()
 
 
-def _adopt(array: Any) -> Any:
-    """A cupy view of a device array; a NumPy view of anything else."""
-    return cupy.asarray(array) if hasattr(array, "__cuda_array_interface__") else np.asarray(array)
+class _Data:
+    """What both classes of buffers do with their data."""
+
+    _data: Any
+    _read_only = False
+    _warn = False
+
+    def _take(self, array: Any) -> None:
+        """Hold an array: a device array as a cupy view of it, anything else as a NumPy array."""
+        if isinstance(array, cupy.ndarray):
+            self._data = array
+        elif on_device(array):
+            self._data, self._read_only = to_cupy(array)
+        else:
+            self._data = to_numpy(array) if hasattr(array, "__dlpack__") else np.asarray(array)
+            self._warn = True
+
+    @classmethod
+    def _of(cls, array: Any, read_only: bool = False, warn: bool = False) -> Self:
+        """A buffer of an array that is known to be where it is."""
+        new = cls(array)  # type: ignore[call-arg]  # of the classes below
+        new._read_only |= read_only
+        new._warn = warn
+        return new
+
+    def _view(self, array: Any) -> Self:
+        """A buffer of an array that is part of this one."""
+        return self._of(array, self._read_only, self._warn)
+
+    @property
+    def _is_on_device(self) -> bool:
+        return isinstance(self._data, cupy.ndarray)
+
+    def _here(self) -> Any:
+        """Make the device that has the data the current one, as cupy wants for all that it does with them."""
+        return self._data.device if self._is_on_device else nullcontext()
+
+    def _on_device(self) -> Any:
+        """The data, brought to the device unless that cannot hold their dtype."""
+        if not self._is_on_device and self._data.dtype.char in CUDA_DTYPES:
+            if self._warn and not uploads_are_expected.get():
+                what = f"{type(self).__module__}.{type(self).__name__}"
+                message = f"{what} was given an array in host memory, which is now copied to the device"
+                warnings.warn(message, ZarrUserWarning, stacklevel=3)
+            self._read_only |= not self._data.flags.writeable
+            self._data, self._warn = _upload(self._data), False
+        return self._data
+
+    def _on_host(self) -> npt.NDArray[Any]:
+        return cast("npt.NDArray[Any]", cupy.asnumpy(self._data, order="A") if self._is_on_device else self._data)
+
+    def _set(self, key: Any, value: Any) -> None:
+        """Set elements to a scalar, an array or a buffer, which is copied from wherever it is."""
+        self._check_writable()
+        if isinstance(value, _Data):
+            value = value._data
+        elif isinstance(value, zarr.abc.buffer.NDBuffer):
+            value = value.as_ndarray_like()
+        elif isinstance(value, zarr.abc.buffer.Buffer):
+            value = value.as_array_like()
+        if on_device(value):
+            value = to_cupy(value)[0]
+        elif hasattr(value, "__dlpack__"):
+            value = to_numpy(value)
+        with self._here():
+            if self._is_on_device and isinstance(value, np.ndarray):
+                value = _upload(value)
+            elif not self._is_on_device and isinstance(value, cupy.ndarray):
+                value = value.get()
+            self._data[key] = value
+
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise ValueError("assignment destination is read-only")  # NumPy's words
 
 
-def _on_device(array: Any) -> Any:
-    """`array` in device memory and native byte order; as it is when the device cannot hold its dtype."""
-    if isinstance(array, cupy.ndarray) or array.dtype.char not in CUDA_DTYPES:
+def _upload(array: npt.NDArray[Any]) -> Any:
+    """A copy of a host array in device memory and native byte order; itself when the device cannot hold its dtype."""
+    if array.dtype.char not in CUDA_DTYPES:
         return array
     with _device():
         return cupy.asarray(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _on_host(array: Any) -> npt.NDArray[Any]:
-    return cupy.asnumpy(array) if isinstance(array, cupy.ndarray) else cast("npt.NDArray[Any]", array)
-
-
-class Buffer(zarr.abc.buffer.Buffer):
+class Buffer(_Data, zarr.abc.buffer.Buffer):
     """A flat piece of device memory, or of host memory on its way there.
 
     Parameters
     ----------
     array_like : array
-        ``uint8[n]``, contiguous: a device array, which is not copied, or a host array, which is uploaded when
-        `as_array_like` is first called.
+        ``uint8[n]``, contiguous: a device array, which is not copied, or a host array, which is uploaded, with a
+        warning, when `as_array_like` is first called.
     """
 
     def __init__(self, array_like: ArrayLike) -> None:
-        super().__init__(_adopt(array_like))
+        self._take(array_like)
+        super().__init__(self._data)
+        if not self._data.flags.c_contiguous:
+            raise ValueError("array_like: only contiguous allowed")
 
     @classmethod
     def create_zero_length(cls) -> Self:
         """Return a buffer of no bytes."""
-        return cls(cast("ArrayLike", np.empty(0, np.uint8)))
+        return cls._of(np.empty(0, np.uint8))
 
     @classmethod
     def from_buffer(cls, buffer: zarr.abc.buffer.Buffer) -> Self:
         """Return the bytes of any buffer, copied only if it holds neither a device nor a host array."""
-        return cls(buffer._data if isinstance(buffer, Buffer) else buffer.as_array_like())
+        if isinstance(buffer, Buffer):
+            return cls._of(buffer._data, buffer._read_only)
+        return cls._of(buffer.as_array_like())
 
     @classmethod
     def from_bytes(cls, bytes_like: Any) -> Self:
         """Return a buffer of host bytes, which stay on the host until a device array is asked for."""
-        return cls(cast("ArrayLike", np.frombuffer(bytes_like, np.uint8)))
+        return cls._of(np.frombuffer(bytes_like, np.uint8))
 
     def as_array_like(self) -> ArrayLike:
         """Return the bytes as a device array, ``cupy.ndarray uint8[n]``; as they are where there are none.
 
-        zarr makes scalars that are written like the array of an empty buffer: they are encoded on the host, and may be
-        of dtypes and in a byte order that only the host has.
+        zarr makes what is written of a scalar "like" an array of no bytes. It is encoded on the host, and may be of
+        a dtype or in a byte order that only the host has.
         """
-        if self._data.size:
-            self._data = _on_device(self._data)
-        return self._data
+        return cast("ArrayLike", self._on_device() if self._data.size else self._data)
 
     def as_numpy_array(self) -> npt.NDArray[Any]:
         """Return the bytes as a NumPy array; a copy only when they are on the device."""
-        return _on_host(self._data)
+        return self._on_host()
 
     def combine(self, others: Iterable[zarr.abc.buffer.Buffer]) -> Self:
         """Return the bytes of this buffer followed by those of `others`; on the device if any of them is."""
-        parts = [self._data, *(o._data if isinstance(o, Buffer) else o.as_array_like() for o in others)]
-        if any(hasattr(p, "__cuda_array_interface__") for p in parts):
-            return self.__class__(cupy.concatenate([cupy.asarray(p) for p in parts]))
-        return self.__class__(cast("ArrayLike", np.concatenate([np.asarray(p) for p in parts])))
+        parts: list[Buffer] = [self, *(o if isinstance(o, Buffer) else self.from_buffer(o) for o in others)]
+        there = next((part for part in parts if part._is_on_device), None)
+        if there is None:
+            return self._of(np.concatenate([part._data for part in parts]))
+        with there._here():
+            return self._of(cupy.concatenate([part._on_device() for part in parts]))
+
+    def __getitem__(self, key: slice) -> Self:
+        return self._view(super().__getitem__(key)._data)
 
     def __setitem__(self, key: slice, value: Any) -> None:
-        super().__setitem__(key, _like(self._data, value))
+        self[key]._set(..., value)
+
+    def __eq__(self, other: object) -> bool:
+        if not (isinstance(other, Buffer) and self._is_on_device and other._is_on_device):
+            return super().__eq__(other)
+        return len(self) == len(other) and all_equal(self._data, other._data, False)
 
 
-class NDBuffer(zarr.abc.buffer.NDBuffer):
+class NDBuffer(_Data, zarr.abc.buffer.NDBuffer):
     """An N-d array in device memory, or in host memory on its way there.
 
     Parameters
     ----------
     array : array
-        A device array, which is not copied, or a host array, which is uploaded when `as_ndarray_like` is first called.
+        Of any strides: a device array, which is not copied, or a host array, which is uploaded, with a warning, when
+        `as_ndarray_like` is first called.
     """
 
     def __init__(self, array: NDArrayLike) -> None:
-        super().__init__(_adopt(array))
+        self._take(array)
 
     @classmethod
     def create(
@@ -124,6 +220,9 @@ class NDBuffer(zarr.abc.buffer.NDBuffer):
         fill_value: Any | None = None,
     ) -> Self:
         """Return a new buffer, full of `fill_value` unless that is None."""
+        if np.dtype(dtype).char not in CUDA_DTYPES:
+            options: dict[str, Any] = {"shape": shape, "dtype": dtype, "order": order, "fill_value": fill_value}
+            return cls._of(zarr.buffer.cpu.NDBuffer.create(**options).as_numpy_array())
         buffer = cls.empty(tuple(shape), dtype, order)
         if fill_value is not None:
             buffer.fill(fill_value)
@@ -134,50 +233,68 @@ class NDBuffer(zarr.abc.buffer.NDBuffer):
         """Return a new buffer whose contents are undefined."""
         dtype = np.dtype(dtype)
         if dtype.char not in CUDA_DTYPES:
-            return cls(cast("NDArrayLike", np.empty(shape, dtype, order)))
+            return cls._of(zarr.buffer.cpu.NDBuffer.empty(shape, dtype, order).as_numpy_array())
         with _device():
-            return cls(cupy.empty(shape, dtype.newbyteorder("="), order))
+            return cls._of(cupy.empty(shape, dtype.newbyteorder("="), order))
 
     @classmethod
     def from_numpy_array(cls, array_like: npt.ArrayLike) -> Self:
         """Return a buffer of a host array, which stays there until a device array is asked for."""
-        return cls(cast("NDArrayLike", np.asarray(array_like)))
+        return cls._of(np.asarray(array_like))
 
     def as_ndarray_like(self) -> NDArrayLike:
         """Return the array on the device, a ``cupy.ndarray``; a ``numpy.ndarray`` for a dtype that cupy lacks."""
-        self._data = _on_device(self._data)
-        return self._data
+        return cast("NDArrayLike", self._on_device())
 
     def as_numpy_array(self) -> npt.NDArray[Any]:
         """Return the array as a NumPy array; a copy only when it is on the device."""
-        return _on_host(self._data)
+        return self._on_host()
 
     def all_equal(self, other: Any, equal_nan: bool = True) -> bool:
-        """Whether every element equals `other`, by zarr's rules for host arrays."""
-        host = zarr.buffer.cpu.NDBuffer(cast("NDArrayLike", self.as_numpy_array()))
-        return host.all_equal(other, equal_nan)
+        """Whether every element equals `other`, by zarr's rules for host arrays; told where the elements are."""
+        if self._is_on_device:
+            return all_equal(self._data, other, equal_nan)
+        return zarr.buffer.cpu.NDBuffer(self._data).all_equal(other, equal_nan)
+
+    def reshape(self, newshape: tuple[int, ...] | Literal[-1]) -> Self:
+        with self._here():
+            return self._view(self._data.reshape(newshape))
+
+    def squeeze(self, axis: tuple[int, ...]) -> Self:
+        return self.reshape(tuple(n for i, n in enumerate(self.shape) if i not in axis))
+
+    def transpose(self, axes: SupportsIndex | Sequence[SupportsIndex] | None) -> Self:
+        return self._view(self._data.transpose(axes))
+
+    def copy(self) -> Self:
+        with self._here():
+            return self._of(self._data.copy(), warn=self._warn)
+
+    def astype(self, dtype: npt.DTypeLike, order: Literal["K", "A", "C", "F"] = "K") -> Self:
+        """Return the array in another dtype: on the device in native byte order, on the host if no device has it."""
+        dtype = np.dtype(dtype)
+        if not self._is_on_device or dtype.char not in CUDA_DTYPES:
+            host = zarr.buffer.cpu.NDBuffer(cast("NDArrayLike", self._on_host())).astype(dtype, order)
+            return self._of(host.as_numpy_array(), warn=self._warn)
+        with self._here():
+            return self._of(self._data.astype(dtype.newbyteorder("="), order=order))
+
+    def fill(self, value: Any) -> None:
+        self._check_writable()
+        with self._here():
+            self._data.fill(value)
 
     def __getitem__(self, key: Any) -> Self:
-        return self.__class__(self._data[key])
+        with self._here():
+            # with an ellipsis NumPy, too, gives a view rather than a scalar
+            whole = isinstance(key, tuple) and any(k is Ellipsis for k in key)
+            return self._view(self._data[key if whole or not isinstance(key, tuple) else (*key, ...)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._data[key] = _like(self._data, value)
+        self._set(key, value)
 
 
-def _like(array: Any, value: Any) -> Any:
-    """`value`, a scalar, an array or a buffer, in the memory that `array` is in."""
-    if isinstance(value, Buffer | NDBuffer):
-        value = value._data
-    elif isinstance(value, zarr.abc.buffer.NDBuffer):
-        value = value.as_ndarray_like()
-    elif isinstance(value, zarr.abc.buffer.Buffer):
-        value = value.as_array_like()
-    if isinstance(array, cupy.ndarray):
-        return _on_device(value) if isinstance(value, np.ndarray) else value
-    return _on_host(value)
-
-
-buffer_prototype = BufferPrototype(buffer=Buffer, nd_buffer=NDBuffer)
+buffer_prototype = Prototype(buffer=Buffer, nd_buffer=NDBuffer)
 
 register_buffer(Buffer, qualname="zarrgpu.buffer.gpu.Buffer")
 register_ndbuffer(NDBuffer, qualname="zarrgpu.buffer.gpu.NDBuffer")

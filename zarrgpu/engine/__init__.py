@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import re
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from zarrgpu import _fork
 from zarrgpu.errors import DeviceUnavailableError
 
 if TYPE_CHECKING:
@@ -21,6 +23,11 @@ __all__ = ["available", "missing", "resolve"]
 
 CUDA_DTYPES = "?bhilqBHILQefdFD"
 """Characters of the dtypes that cupy has."""
+
+FORKED = (
+    "this process was forked from one that had used CUDA, which cannot be used after a fork; "
+    "start processes by the method 'spawn' or 'forkserver' of multiprocessing, or use device='host'"
+)
 
 _log = logging.getLogger("zarrgpu")
 
@@ -36,9 +43,31 @@ def _driver_devices() -> int | str:
     n = ctypes.c_int(0)
     if code == 0:
         code = driver.cuDeviceGetCount(ctypes.byref(n))
+    if code == 3:  # CUDA_ERROR_NOT_INITIALIZED: somebody else's fork
+        return FORKED
     if code != 0 or n.value == 0:
         return f"the NVIDIA driver reports no usable device (code {code}); use device='host'"
     return n.value
+
+
+_user: int | None = None
+"""The process that found devices, and thereby uses CUDA."""
+
+
+def _devices() -> int | str:
+    """How many devices this process may use, or why none."""
+    global _user
+    if is_forked():
+        return FORKED
+    devices = _driver_devices()
+    if isinstance(devices, int):
+        _user = os.getpid()
+    return devices
+
+
+def is_forked() -> bool:
+    """Whether a fork has taken the driver away from this process."""
+    return _user not in (None, os.getpid())
 
 
 def _driver_major() -> int:
@@ -61,7 +90,7 @@ def missing() -> str | None:
     """
     lacks = [name for name, module in (("cupy", "cupy"), ("numba-cuda", "numba_cuda")) if find_spec(module) is None]
     parts = []
-    devices = _driver_devices()
+    devices = _devices()
     if isinstance(devices, str):
         parts.append(devices)
     if lacks:
@@ -77,7 +106,7 @@ def available() -> list[str]:
     list of str
         Such as ``["cuda:0", "host"]``.
     """
-    devices = _driver_devices()
+    devices = _devices()
     return ([f"cuda:{i}" for i in range(devices)] if missing() is None and isinstance(devices, int) else []) + ["host"]
 
 
@@ -89,13 +118,17 @@ def _choose() -> str:
     return name
 
 
+_fork.in_child(_choose.cache_clear)
+
+
 def normalize(device: str) -> str:
     """Turn a ``device=`` argument into ``"host"`` or ``"cuda:N"``.
 
     Parameters
     ----------
     device : str
-        ``"auto"`` (a GPU when there is one), ``"cuda"`` (the current device), ``"cuda:N"`` or ``"host"``.
+        ``"auto"`` (a GPU when there is one that this process may use: a process forked from one that had used CUDA may
+        not), ``"cuda"`` (the current device), ``"cuda:N"`` or ``"host"``.
 
     Raises
     ------
@@ -130,10 +163,11 @@ def resolve(device: str) -> Engine:
 
 @cache
 def _engine(name: str) -> Engine:
-    if name == "host":
-        from zarrgpu.engine.host import HostEngine
+    with _fork.loading:
+        if name == "host":
+            from zarrgpu.engine.host import HostEngine
 
-        return HostEngine()
-    from zarrgpu.engine.cuda import CudaEngine
+            return HostEngine()
+        from zarrgpu.engine.cuda import CudaEngine
 
     return CudaEngine(int(name.removeprefix("cuda:")))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu import _fork
+
 if TYPE_CHECKING:
     from zarrgpu._cuda import Kernel
 
@@ -68,9 +70,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
-    os.register_at_fork(after_in_child=workers.cache_clear)
-    os.register_at_fork(after_in_child=readers.cache_clear)
+_fork.in_child(workers.cache_clear)  # threads do not survive a fork: the child makes its own
+_fork.in_child(readers.cache_clear)
 
 
 class Lane(ABC):
@@ -158,6 +159,18 @@ class Engine(ABC):
     @abstractmethod
     def owns(self, array: object) -> bool:
         """Whether `array` is an array of this engine."""
+
+    @abstractmethod
+    def adopt(self, out: Any) -> Array:
+        """View an array of any library, which is to be written to, as an array of this engine.
+
+        Raises
+        ------
+        TypeError
+            For what is no array in the kind of memory that the engine fills.
+        ValueError
+            For an array on another device, or one that is read-only.
+        """
 
     @abstractmethod
     def lanes(self, stream: Any = None) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
+from zarrgpu._interop import on_device, to_cupy
 from zarrgpu.engine import CUDA_DTYPES
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent, roomy
 from zarrgpu.kernels import blosclz, lz4_group, stored
@@ -145,6 +146,16 @@ class CudaEngine(Engine):
 
     def owns(self, array: object) -> bool:
         return isinstance(array, cupy.ndarray) and array.device.id == self.index
+
+    def adopt(self, out: Any) -> Array:
+        if not on_device(out):
+            raise TypeError(f"out must be an array on {self.name}, got {type(out).__name__} in host memory")
+        array, read_only = to_cupy(out)
+        if array.size and array.device.id != self.index:  # no elements are nowhere
+            raise ValueError(f"out must be an array on {self.name}, got one on cuda:{array.device.id}")
+        if read_only:
+            raise ValueError("out is read-only")
+        return array
 
     @contextmanager
     def lanes(self, stream: Any = None) -> Iterator[list[Lane]]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
+from zarrgpu._interop import on_device, to_numpy
 from zarrgpu.chain import is_plain
 from zarrgpu.engine.base import ALIGN, PIECES, Array, Engine, Lane, cores, lent, roomy, workers
 from zarrgpu.kernels import blosclz, lz4, stored
@@ -105,6 +106,17 @@ class HostEngine(Engine):
 
     def owns(self, array: object) -> bool:
         return isinstance(array, np.ndarray)
+
+    def adopt(self, out: Any) -> Array:
+        if on_device(out):
+            raise TypeError(f"out must be an array on {self.name}, got {type(out).__name__} in device memory")
+        try:
+            array = to_numpy(out)
+        except TypeError as error:
+            raise TypeError(f"out must be an array on {self.name}, got {type(out).__name__} ({error})") from error
+        if not array.flags.writeable:
+            raise ValueError("out is read-only")
+        return array
 
     def lanes(self, stream: Any = None) -> AbstractContextManager[list[Lane]]:
         return lent(self._shelf, lambda: [HostLane() for _ in range(LANES)])
