@@ -139,6 +139,7 @@ DATASETS = {
             "u2 cubes of 128, blosc zstd, bitshuffle", "blosc zstd", micrograph(128, u2("bitshuffle", "zstd")), 1, 2, 32
         ),
         Dataset("f4 fields, zstd", "zstd", reanalysis(ZstdCodec(level=3)), 1, 16, 128),
+        Dataset("u2 cubes of 32, zstd", "zstd", micrograph(32, ZstdCodec(level=3)), 1, 64, 1024),
         Dataset("f4 fields, gzip", "gzip", reanalysis(GzipCodec(level=1)), 1, 8, 64),
         Dataset("f4 fields, lz4 frames", "lz4", reanalysis(n3.LZ4()), 1, 16, 128),
         Dataset("u2 cubes of 32, lz4 frames", "lz4", micrograph(32, n3.LZ4()), 1, 64, 1024),

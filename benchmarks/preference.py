@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from functools import partial
 
+from zarr.codecs import ZstdCodec
 from zarr.codecs import numcodecs as n3
 
 import zarrgpu
@@ -22,7 +23,12 @@ from zarrgpu.sample import blosc, write_sample
 
 SIZES = ((721, 1), (721, 8), (721, 32), (721, 128), (181, 32), (181, 512), (23, 512), (23, 4096))
 """Rows and number of chunks."""
-COMPRESSORS = {"lz4": n3.LZ4(), "blosc lz4": blosc()}
+COMPRESSORS = {
+    "lz4": n3.LZ4(),
+    "zstd": ZstdCodec(level=3),
+    "blosc lz4": blosc(),
+    "blosc zstd": blosc(cname="zstd"),
+}
 
 
 def main() -> None:

@@ -46,8 +46,13 @@ from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.checksums import CHECK_COLUMNS, K_FIRST, K_SIZE, Checksum
 
 ROUNDS = 3
-CONTAINED = [name for name, dataset in DATASETS.items() if dataset.codec in ("none", "blosc lz4", "blosc blosclz")]
+CONTAINED = [
+    name
+    for name, dataset in DATASETS.items()
+    if dataset.codec in ("none", "blosc lz4", "blosc blosclz", "zstd", "blosc zstd")
+]
 COMPRESSED = [name for name, dataset in DATASETS.items() if dataset.codec == "blosc lz4"]
+ZSTANDARD = [name for name, dataset in DATASETS.items() if dataset.codec in ("zstd", "blosc zstd")]
 SHUFFLES = {
     "byteshuffle": (byteshuffle.SHUFFLE, byteshuffle.groups),
     "byteunshuffle": (byteshuffle.UNSHUFFLE, byteshuffle.groups),
@@ -89,6 +94,14 @@ def test_blosclz(benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane:
     measure(benchmark, lane, *wave.decompress("blosclz", blosclz.KERNEL))
 
 
+@pytest.mark.parametrize("step", ["", "sequences", "place", "literals", "execute"])
+@pytest.mark.parametrize("name", ZSTANDARD)
+def test_zstd(benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane: Lane, name: str, step: str) -> None:
+    """All of its kernels, and each alone."""
+    wave = Wave(arrays(name), resolve(device), lane)
+    measure(benchmark, lane, *wave.zstd(step))
+
+
 def test_stored(benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane: Lane) -> None:
     wave = Wave(arrays("f4 fields, lz4, shuffle"), resolve(device), lane)
     measure(benchmark, lane, *wave.decompress("stored", stored.KERNEL))
@@ -108,7 +121,7 @@ def test_assemble(
     measure(benchmark, lane, enqueue, nbytes)
 
 
-@pytest.mark.parametrize("name", COMPRESSED)
+@pytest.mark.parametrize("name", COMPRESSED + ZSTANDARD)
 def test_locate(benchmark: BenchmarkFixture, arrays: Arrays, name: str) -> None:
     """Headers to streams; on the host whatever the engine."""
     engine = resolve("host")

@@ -19,6 +19,7 @@ from zarrgpu.engine.base import Engine, Lane, aligned
 from zarrgpu.files import files
 from zarrgpu.kernels import boxes as b
 from zarrgpu.kernels import tables as t
+from zarrgpu.kernels import zstd
 from zarrgpu.plan import plan
 from zarrgpu.selection import Axis
 
@@ -82,10 +83,35 @@ class Wave:
             self.located.streams[lines, t.S_WANT].sum()
         )
 
+    def zstd(self, step: str = "") -> tuple[Enqueue, int]:
+        """What decodes the streams of Zstandard, or the kernel of that name alone, and how many bytes come out."""
+        launches, status = [], self.lane.zeros(len(self.located.streams))
+        (streams,) = self.lane.tables(self.located.streams)
+        for group in self.located.zstd:
+            tables = self.lane.tables(group.lines, group.first, group.blocks, zstd.NUMBERS)
+            pool, digests = (self.lane.room(n, np.uint64) for n in (group.sequences, 4 * group.n_blocks))
+            rooms = (pool, self.lane.local(group.work), digests)
+            launches += list(zstd.launches(group, self.arenas, streams, tables, rooms, status))
+
+        def enqueue(step: str = step) -> None:
+            for kernel, n, args in launches:
+                if step in kernel.name:
+                    self.lane.launch(kernel, n, *args)
+
+        enqueue("")
+        found = self.lane.download(status)
+        self.lane.wait()
+        if found.any():
+            raise AssertionError(f"the kernels of zstd refuse good data: {np.unique(found)}")
+        lines = np.concatenate([group.lines for group in self.located.zstd])
+        return enqueue, int(self.located.streams[lines, t.S_WANT].sum())
+
     def decompress_all(self) -> None:
         """Decode every stream, so that `assemble` finds what it needs."""
         for kind in self.located.work:
             self.decompress(kind, self.engine.decoders()[kind])[0]()
+        if self.located.zstd:
+            self.zstd()
         self.lane.wait()
 
     def assemble(self, kernels: Any) -> tuple[Enqueue, int]:

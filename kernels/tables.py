@@ -126,3 +126,5 @@ class Status(IntEnum):
     """The stored checksum is not that of the bytes."""
     BAD_VALUE = 13
     """A number that the filter must not meet, or whose result its dtype cannot hold."""
+    BAD_CODE = 14
+    """The description of an entropy code contradicts the format, or its bits do not fit what they encode."""

@@ -195,7 +195,8 @@ def dtypes_for(engine: str, case: Case) -> list[str]:
 @pytest.mark.parametrize("name", CASES)
 def test_every_codec_with_every_dtype(engine: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
-    monkeypatch.setitem(FEWEST_STREAMS, "lz4", 0)  # kernels, few as the chunks are
+    for codec in ("lz4", "zstd"):
+        monkeypatch.setitem(FEWEST_STREAMS, codec, 0)  # kernels, few as the chunks are
     converts = any(word in name for word in ("offset", "astype", "cast", "delta to", "quantize"))
     with device(engine) as where, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zarr's, about codecs and dtypes without a specification

@@ -22,9 +22,22 @@ from numba import types
 from zarrgpu import _fork
 from zarrgpu._cache import keep_on_disk
 from zarrgpu._cubin import launch
+from zarrgpu._shared import LATE, Shared, shared
 from zarrgpu._targets import FULL, WARP, Target, cuda_target, host, import_cuda, is_simulated
 
-__all__ = ["FULL", "WARP", "Kernel", "Target", "cuda_target", "host", "import_cuda", "is_simulated"]
+__all__ = [
+    "FULL",
+    "LATE",
+    "WARP",
+    "Kernel",
+    "Shared",
+    "Target",
+    "cuda_target",
+    "host",
+    "import_cuda",
+    "is_simulated",
+    "shared",
+]
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,6 +65,9 @@ class Target:
     load : callable
         ``load(array, i, wanted, other) -> uint32``: ``array[i]`` if `wanted`, else `other`; one predicated load. The
         array is ``uint8[]`` or ``uint32[]`` in global memory, `i` unsigned.
+    load_either : callable
+        ``load_either(a, b, second, i, wanted, other) -> uint32``: `load` from `b` if `second`, else from `a`, which
+        are ``uint8[]``; one load, too.
     store16 : callable
         ``store16(words, i, a, b, c, d)``: four uint32 to ``words[i:i+4]``, a single 16-byte store. `i` is a multiple of
         four and ``words`` is 16-byte aligned.
@@ -80,9 +83,35 @@ class Target:
     sync: Callable[[], None]
     permute: Callable[..., Any]
     load: Callable[..., Any]
+    load_either: Callable[..., Any]
     store16: Callable[..., None]
     prefetch: Callable[..., None]
     bytes_of: Callable[[Any], Any]
+
+
+def view_as(intrinsic: Any, dtype: Any) -> Any:
+    """``view(words)``: the elements of `dtype` that are the same memory as a ``uint32[]``, by one address for both."""
+    from llvmlite import ir
+    from numba.core.cgutils import pack_array
+
+    size = dtype.bitwidth // 8
+
+    @intrinsic
+    def view(typing_context, words):  # type: ignore[no-untyped-def]  # numba reads the names
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            old = context.make_array(sig.args[0])(context, builder, args[0])
+            new = context.make_array(sig.return_type)(context, builder)
+            one = ir.Constant(old.nitems.type, size)
+            new.data = builder.bitcast(old.data, new.data.type)
+            new.nitems = builder.mul(old.nitems, ir.Constant(old.nitems.type, 4 // size))
+            new.itemsize = one
+            new.shape, new.strides = pack_array(builder, [new.nitems]), pack_array(builder, [one])
+            new.meminfo, new.parent = old.meminfo, old.parent
+            return new._getvalue()
+
+        return types.Array(dtype, 1, "C")(words), codegen
+
+    return view
 
 
 @cache
@@ -106,6 +135,11 @@ def host() -> Target:
             return np.uint32(array[i])
         return np.uint32(other)
 
+    def load_either(a, b, second, i, wanted, other):  # type: ignore[no-untyped-def]  # typed by numba
+        if wanted:
+            return np.uint32(b[i] if second else a[i])
+        return np.uint32(other)
+
     def store16(words, i, a, b, c, d):  # type: ignore[no-untyped-def]  # typed by numba
         words[i] = a
         words[i + np.uint64(1)] = b
@@ -115,12 +149,10 @@ def host() -> Target:
     def prefetch(array, i, wanted):  # type: ignore[no-untyped-def]  # typed by numba
         return None
 
-    def bytes_of(words):  # type: ignore[no-untyped-def]  # typed by numba
-        return words.view(np.uint8)
-
     # bodies allocate nothing and are called by each other only: half the time to compile, and faster code
     device = numba.njit(error_model="numpy", nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-    primitives = (inline(f) for f in (sync, permute, load, store16, prefetch, bytes_of))
+    primitives = [inline(f) for f in (sync, permute, load, load_either, store16, prefetch)]
+    primitives.append(view_as(numba.extending.intrinsic, types.uint8))
     return Target("host", device, None, *primitives)
 
 
@@ -144,6 +176,9 @@ def simulator() -> Target:
     def load(array: Any, i: Any, wanted: Any, other: Any) -> Any:
         return np.uint32(array[int(i)]) if wanted else np.uint32(other)
 
+    def load_either(a: Any, b: Any, second: Any, i: Any, wanted: Any, other: Any) -> Any:
+        return load(b if second else a, i, wanted, other)
+
     def store16(words: Any, i: Any, a: Any, b: Any, c: Any, d: Any) -> None:
         if int(i) % 4:
             raise AssertionError(f"store16 at word {i}, which is not 16-byte aligned")
@@ -158,7 +193,7 @@ def simulator() -> Target:
     def sync() -> None:
         cuda.syncwarp()
 
-    return Target("sim", lambda f: f, cuda, sync, permute, load, store16, prefetch, bytes_of)
+    return Target("sim", lambda f: f, cuda, sync, permute, load, load_either, store16, prefetch, bytes_of)
 
 
 @cache
@@ -166,7 +201,6 @@ def gpu() -> Target:
     """The target of a real GPU, its primitives given to LLVM as inline PTX."""
     cuda = import_cuda()
     from llvmlite import ir
-    from numba.core.cgutils import pack_array
     from numba.cuda.extending import intrinsic
 
     u32, u64, void = ir.IntType(32), ir.IntType(64), ir.VoidType()
@@ -205,6 +239,18 @@ def gpu() -> Target:
         return types.uint32(array, i, types.boolean, types.uint32), codegen
 
     @intrinsic
+    def load_either(typing_context, a, b, second, i, wanted, other):  # type: ignore[no-untyped-def]  # as above
+        ptx = "{ .reg .pred p; setp.ne.u32 p, $2, 0; mov.u32 $0, $3; @p ld.global.u8 $0, [$1]; }"
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            pair = (address(context, builder, sig.args[k], args[k], args[3]) for k in (1, 0))  # `second` first
+            first = args[2] if args[2].type.width == 1 else builder.trunc(args[2], ir.IntType(1))
+            asm = ir.InlineAsm(ir.FunctionType(u32, [u64, u32, u32]), ptx, "=r,l,r,r,~{memory}", side_effect=True)
+            return builder.call(asm, [builder.select(first, *pair), flag(builder, args[4]), args[5]])
+
+        return types.uint32(a, b, types.boolean, i, types.boolean, types.uint32), codegen
+
+    @intrinsic
     def store16(typing_context, words, i, a, b, c, d):  # type: ignore[no-untyped-def]  # numba reads the names
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             kind = ir.FunctionType(void, [u64, u32, u32, u32, u32])
@@ -227,28 +273,15 @@ def gpu() -> Target:
 
         return types.void(array, i, types.boolean), codegen
 
-    @intrinsic
-    def bytes_of(typing_context, words):  # type: ignore[no-untyped-def]  # numba reads the names
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            old = context.make_array(sig.args[0])(context, builder, args[0])
-            new = context.make_array(sig.return_type)(context, builder)
-            one = ir.Constant(old.nitems.type, 1)
-            new.data = builder.bitcast(old.data, new.data.type)
-            new.nitems = builder.mul(old.nitems, ir.Constant(old.nitems.type, 4))
-            new.itemsize = one
-            new.shape, new.strides = pack_array(builder, [new.nitems]), pack_array(builder, [one])
-            new.meminfo, new.parent = old.meminfo, old.parent
-            return new._getvalue()
-
-        return types.Array(types.uint8, 1, "C")(words), codegen
-
     device = cuda.jit(device=True)
 
     @device
     def sync() -> None:
         cuda.syncwarp(0xFFFFFFFF)
 
-    return Target("cuda", device, cuda, sync, permute, load, store16, prefetch, bytes_of)
+    return Target(
+        "cuda", device, cuda, sync, permute, load, load_either, store16, prefetch, view_as(intrinsic, types.uint8)
+    )
 
 
 def cuda_target() -> Target:

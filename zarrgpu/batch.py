@@ -11,8 +11,10 @@ from zarrgpu import assembly
 from zarrgpu.codecs import Located
 from zarrgpu.engine.base import Array, Engine, Lane, aligned
 from zarrgpu.kernels import tables as t
+from zarrgpu.kernels.zstd_format import NUMBERS
 
 if TYPE_CHECKING:
+    from zarrgpu.kernels import zstd
     from zarrgpu.kernels.values import Conversion
 
 Table = npt.NDArray[np.int64]
@@ -71,14 +73,35 @@ class Batch:
 
     def decompress(self, name: str, located: Located) -> None:
         """Decode the streams of the chunks into the scratch arena."""
-        if not located.work:
+        if not located.work and not located.zstd:
             return
-        streams, *orders = self.lane.tables(located.streams, *located.work.values())
+        groups = located.zstd
+        tables = [table for group in groups for table in (group.lines, group.first, group.blocks)]
+        if groups:
+            tables.append(NUMBERS)
+        streams, *rest = self.lane.tables(located.streams, *located.work.values(), *tables)
         status = self.lane.zeros(len(located.streams))
         decoders = self.engine.decoders()
-        for (kind, lines), order in zip(located.work.items(), orders, strict=True):
+        for (kind, lines), order in zip(located.work.items(), rest, strict=False):
             self.lane.launch(decoders[kind], len(lines), *self.arenas, streams, order, status)
+        if groups:
+            self._decompress_zstd(groups, streams, rest[len(located.work) :], status)
         self.report(name, located.streams[:, t.S_CHUNK], status)
+
+    def _decompress_zstd(self, groups: list[zstd.Group], streams: Array, tables: list[Array], status: Array) -> None:
+        """Decode groups one after the other, in the same room; `tables` are theirs in a row, then `NUMBERS`."""
+        from zarrgpu.kernels import zstd
+
+        lane = self.lane
+        rooms = (
+            lane.room(max(group.sequences for group in groups), np.uint64),
+            lane.local(max(group.work for group in groups)),
+            lane.room(4 * max(group.n_blocks * group.checked for group in groups), np.uint64),
+        )
+        for i, group in enumerate(groups):
+            own = (*tables[3 * i : 3 * i + 3], tables[-1])
+            for kernel, n, args in zstd.launches(group, self.arenas, streams, own, rooms, status):
+                lane.launch(kernel, n, *args)
 
     def report(self, name: str, chunks: Table, status: Array) -> None:
         """Remember to read the statuses of `chunks`, lines of `layouts`."""

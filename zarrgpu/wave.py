@@ -155,6 +155,7 @@ def _chunks_per_wave(request: Request, lanes: int) -> int:
         n = max(room // nbytes, min(cores(), CORES_BYTES // nbytes))
     if request.memory_limit is not None:
         each = (program.encoded_nbytes or program.nbytes) + program.scratch * (2 if program.after else 1)
+        each += program.container.tables()
         n = min(n, request.memory_limit // (lanes * max(each, 1)))
     return max(1, n)
 
@@ -201,6 +202,7 @@ def _locate(request: Request, wave: Wave, refused: dict[int, libraries.Verdict])
     if 0 < len(located.streams) < (container.fewest or 0):
         without |= there & (status == Status.OK)
         located.work.clear()
+        located.zstd.clear()
     for i in np.flatnonzero(status.astype(bool) & there & ~without).tolist():
         refused[i] = Status(int(status[i])), container.name
     if without.any():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from zarrgpu.kernels.tables import Status
 
 if TYPE_CHECKING:
     from zarrgpu.batch import Batch
+    from zarrgpu.kernels.zstd import Group
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -147,15 +148,19 @@ class Located:
     streams : int64[s, STREAM_COLUMNS]
         The streams of all chunks.
     work : dict of str to int64[k]
-        For each kind of stream the lines of `streams` to decode, in the order in which to start them.
+        For each kind of stream that a single kernel decodes the lines of `streams`, in the order in which to start
+        them.
     status : int32[c]
         `Status` of each chunk. One that is not `OK` has no streams in `work`; one that is `UNSUPPORTED` has no kernel.
+    zstd : list of zarrgpu.kernels.zstd.Group
+        The streams of Zstandard, likewise.
     """
 
     layouts: npt.NDArray[np.int64]
     streams: npt.NDArray[np.int64]
     work: dict[str, npt.NDArray[np.int64]]
     status: npt.NDArray[np.int32]
+    zstd: list[Group] = field(default_factory=list)
 
 
 class Container(Stage):
@@ -186,6 +191,10 @@ class Container(Stage):
     def scratch(self) -> int:
         """Bytes of scratch arena that a chunk needs."""
         return self.nbytes
+
+    def tables(self) -> int:
+        """Bytes that its decoder's tables take for each chunk of a wave, unless a single chunk needs more."""
+        return 0
 
 
 class Transform(Stage):

@@ -6,7 +6,7 @@ The chunk's header wins over the metadata, whose `cname` only says what a writer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,20 @@ from numcodecs.blosc import decompress
 
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
 from zarrgpu.codecs.preference import FEWEST_STREAMS
+from zarrgpu.fetch import split
 from zarrgpu.kernels import tables as t
+
+if TYPE_CHECKING:
+    from zarrgpu.kernels.zstd import Group
 
 HEADER = 16
 BLOSCLZ, LZ4, ZLIB, ZSTD = 0, 1, 3, 4  # numbers of inner codecs; 2 was Snappy, which numcodecs lacks
 KINDS = {BLOSCLZ: "blosclz", LZ4: "lz4"}
-"""Kinds of streams that have kernels, by the number of the inner codec."""
+"""Kinds of streams that a single kernel decodes, by the number of the inner codec."""
 
 
 class Blosc(Container):
-    """Blosc-1 with any inner codec that numcodecs has; LZ4 and BloscLZ have kernels.
+    """Blosc-1 with any inner codec that numcodecs has; all but zlib have kernels.
 
     Parameters
     ----------
@@ -33,7 +37,7 @@ class Blosc(Container):
     """
 
     name = "blosc"
-    kernels = "blocks of LZ4, LZ4HC, BloscLZ and stored streams, unshuffled in assemble; zstd and zlib on host threads"
+    kernels = "blocks of LZ4, LZ4HC, BloscLZ, Zstd and stored streams, unshuffled in assemble; zlib on host threads"
 
     def __init__(self, cname: str, spec: Spec) -> None:
         super().__init__(spec)
@@ -75,13 +79,32 @@ class Blosc(Container):
         inner = inner_codecs(arena, chunks)[streams[:, t.S_CHUNK]]
         for number, kind in KINDS.items():
             work[kind] = longest[(usable & ~stored & (inner == number))[longest]]
-        return Located(layouts, streams, {kind: order for kind, order in work.items() if len(order)}, status)
+        frames = longest[(usable & ~stored & (inner == ZSTD))[longest]]
+        groups = _groups(arena, streams, frames, status) if len(frames) else []
+        if len(frames):  # what was found there may refuse a chunk
+            work = {kind: lines[status[streams[lines, t.S_CHUNK]] == t.Status.OK] for kind, lines in work.items()}
+        return Located(layouts, streams, {kind: order for kind, order in work.items() if len(order)}, status, groups)
 
     def by_library(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         return np.isin(inner_codecs(arena, chunks), (ZLIB, ZSTD))
 
+    def tables(self) -> int:
+        return self.nbytes if self.cname == "zstd" else 0
+
     def on_host(self) -> str:
         return "c-blosc by numcodecs"
+
+
+def _groups(arena: Bytes, streams: npt.NDArray[np.int64], frames: npt.NDArray[np.int64], status: Any) -> list[Group]:
+    """Prepare the streams `frames`, of Zstandard; a chunk one of which is refused gets its status."""
+    from zarrgpu.kernels import zstd
+
+    verdicts = np.zeros(len(streams), np.int32)
+    counts = zstd.measure(arena, streams, frames, verdicts, False, split)
+    refused = frames[verdicts[frames] != t.Status.OK]
+    status[streams[refused, t.S_CHUNK]] = verdicts[refused]
+    good = status[streams[frames, t.S_CHUNK]] == t.Status.OK
+    return zstd.group(arena, streams, frames[good], counts[good], verdicts, False, split)
 
 
 def inner_codecs(arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -9,11 +9,11 @@ FEWEST_STREAMS: Final[dict[str, int | None]] = {
     "blosc lz4": 0,
     "blosc lz4hc": 0,
     "blosc zlib": None,
-    "blosc zstd": None,
+    "blosc zstd": 0,
     "gzip": None,
     "lz4": 96,
     "zlib": None,
-    "zstd": None,
+    "zstd": 32,
 }
 """By codec, the streams that a wave must have for kernels to be preferred to the library on all cores; None where there
 are no kernels.

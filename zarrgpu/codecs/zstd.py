@@ -1,10 +1,11 @@
 """Zstandard (RFC 8878): frames, which may be skippable, may lack their content's size and may carry a checksum.
 
-libzstd decodes them, as numcodecs wraps it: into a given buffer or not; which of the two is right, the headers tell.
-With a buffer that is too large, numcodecs fills a part of it without a word. Without one it decodes frames of unknown
-size as a stream. That is slower, never returns where half a header follows, and refuses more: windows of over 128 MiB
-and matches from beyond the window, so such frames get no buffer here; and blocks of over 128 KiB, which no compressor
-makes, and which pass here. A chunk all of whose frames say that they are empty is refused, as numcodecs does.
+Kernels decode what they can. What is left to the library, and what is decoded on the host, libzstd decodes, as
+numcodecs wraps it: into a given buffer or not; which of the two is right, the headers tell. With a buffer that is too
+large, numcodecs fills a part of it without a word. Without one it decodes frames of unknown size as a stream. That is
+slower, never returns where half a header follows, and refuses more: windows of over 128 MiB and matches from beyond the
+window, so such frames get no buffer here; and blocks of over 128 KiB, which no compressor makes, and which pass here. A
+chunk all of whose frames say that they are empty is refused, as numcodecs does.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numcodecs.zstd import decompress
 
-from zarrgpu.codecs.base import Bytes, Refused, Stage
+from zarrgpu.codecs.base import Bytes, Container, Located, Refused
+from zarrgpu.fetch import split
+from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
 
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -35,10 +39,11 @@ WINDOW = 1 << 27
 RLE = 1
 
 
-class Zstd(Stage):
-    """Decoded straight into `out` where that is right; its level matters to the encoder only."""
+class Zstd(Container):
+    """One stream a chunk, of one or more frames; its level matters to the encoder only."""
 
     name = "zstd"
+    kernels = "frames of Zstandard"
 
     def decoded_nbytes(self, encoded: Bytes) -> int | None:
         with suppress(Refused):
@@ -66,6 +71,34 @@ class Zstd(Stage):
             raise Refused(Status.WRONG_SIZE)
         np.copyto(out, np.frombuffer(decoded, np.uint8))
         return out
+
+    def locate(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> Located:
+        from zarrgpu.kernels import zstd
+
+        layouts = np.empty((len(chunks), t.LAYOUT_COLUMNS), np.int64)
+        size, want = chunks[:, t.C_SIZE], chunks[:, t.C_WANT]
+        layouts[:, t.L_ARENA] = np.where(size < 0, t.FILL, t.SCRATCH)
+        layouts[:, t.L_BASE] = chunks[:, t.C_SLOT]
+        layouts[:, t.L_SIZE] = layouts[:, t.L_BLOCK] = want
+        layouts[:, t.L_TYPE], layouts[:, t.L_MODE] = 1, t.PLAIN
+        streams = np.empty((len(chunks), t.STREAM_COLUMNS), np.int64)
+        streams[:, t.S_START], streams[:, t.S_SIZE] = chunks[:, t.C_START], size
+        streams[:, t.S_DEST], streams[:, t.S_WANT] = chunks[:, t.C_SLOT], want
+        streams[:, t.S_CHUNK] = np.arange(len(chunks))
+        status = np.zeros(len(chunks), np.int32)
+        longest = np.argsort(-size, kind="stable")
+        longest = longest[size[longest] >= 0]
+        counts = zstd.measure(arena, streams, longest, status, True, split)
+        good = status[longest] == Status.OK
+        groups = zstd.group(arena, streams, longest[good], counts[good], status, True, split)
+        status[status == Status.TRUNCATED] = Status.CUT_SHORT  # numcodecs must not be asked: it may never return
+        return Located(layouts, streams, {}, status, groups)
+
+    def by_library(self, arena: Bytes, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        return np.ones(len(chunks), bool)
+
+    def tables(self) -> int:
+        return self.nbytes
 
     def on_host(self) -> str:
         return "libzstd"

@@ -108,6 +108,10 @@ class Lane(ABC):
         """Return `n` elements of `dtype`, contents undefined, for what kernels hand to each other."""
 
     @abstractmethod
+    def local(self, n: int) -> Array:
+        """Return ``uint32[n]`` for what kernels keep in shared memory where there is any; one element, then."""
+
+    @abstractmethod
     def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
         """Run `kernel` over `n` items; array arguments are arrays of this engine."""
 

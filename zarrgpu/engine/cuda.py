@@ -73,9 +73,12 @@ class CudaLane(Lane):
 
     def room(self, n: int, dtype: npt.DTypeLike) -> Array:
         with self.stream:
-            array = cupy.empty(max(n, 1), dtype)
+            array = cupy.empty(roomy(n), dtype)[: max(n, 1)]  # of few sizes, which the pool then has
         self._alive.append(array)
         return array
+
+    def local(self, n: int) -> Array:
+        return self.room(1, np.uint32)
 
     def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
         kernel.launch(n, args, self.stream)

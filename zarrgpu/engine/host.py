@@ -63,6 +63,9 @@ class HostLane(Lane):
     def room(self, n: int, dtype: npt.DTypeLike) -> Array:
         return np.empty(n, dtype)
 
+    def local(self, n: int) -> Array:
+        return self.room(n, np.uint32)
+
     def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
         twin = kernel.host()
         step = max(1, -(-n // (cores() * PIECES)))
