@@ -192,8 +192,8 @@ def signbit(a: ndarray) -> ndarray:
     return ndarray(np.asarray(np.signbit(a._inner)))
 
 
-def asnumpy(a: Any) -> Any:
-    return a.get() if isinstance(a, ndarray) else np.asarray(a)
+def asnumpy(a: Any, order: Any = "C") -> Any:
+    return a.get(order) if isinstance(a, ndarray) else np.asarray(a)
 
 
 def concatenate(parts: Any) -> ndarray:

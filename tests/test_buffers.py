@@ -154,7 +154,6 @@ def test_buffers_are_combined_where_they_are(gpu: Any) -> None:
     assert is_on_device(both._data)
     assert both.to_bytes() == b"abefcd"
     assert gpu.Buffer.create_zero_length().to_bytes() == b""
-    assert is_on_device(gpu.Buffer.create_zero_length().as_array_like())
 
 
 def test_bytes_are_set_from_anywhere(gpu: Any) -> None:

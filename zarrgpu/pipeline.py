@@ -25,6 +25,7 @@ from zarr.registry import register_pipeline
 
 from zarrgpu import _compat, _fork
 from zarrgpu._async import on_thread
+from zarrgpu._compat.host_shards import host_shards
 from zarrgpu._compat.store import host_getter, host_setter, source_of
 from zarrgpu._counters import count
 from zarrgpu._read import bind_chunks, counted, execute, finish, in_shards, plan_for, writable
@@ -67,7 +68,7 @@ class GpuCodecPipeline(CodecPipeline):
     @classmethod
     def from_codecs(cls, codecs: Iterable[Codec]) -> Self:
         """Make a pipeline of a codec chain."""
-        return cls(BatchedCodecPipeline.from_codecs(_compat.host_codecs(codecs)))
+        return cls(BatchedCodecPipeline.from_codecs(host_shards(_compat.host_codecs(codecs))))
 
     @classmethod
     def from_array_metadata_and_store(cls, array_metadata: Any, store: Store) -> Self:

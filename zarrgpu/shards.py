@@ -1,6 +1,6 @@
 """Shards -> arenas: inner chunks as byte ranges of the values that hold them.
 
-The index of a shard is read once a request, inner chunks by ranges; a shard of which a wave wants half or more is read
+The index of a shard is read once a request, inner chunks by ranges; a shard of which a wave wants most is read
 whole. Indexes of shards in shards are read likewise, and shards that are encoded themselves are decoded on the host.
 """
 
@@ -157,7 +157,7 @@ class Shards(Source):
                 self._hold(k, table, np.flatnonzero(table[:, SIZE] != MISSING), held)
             elif k == 0 and not self.store.one_by_one:  # a shard of which much is wanted takes one request, not two
                 new = np.array([(0, shard, 0) not in self._known for shard in shards.tolist()], bool)
-                self._hold(k, table, np.flatnonzero(new & (2 * wanted >= self._in_shard)), held)
+                self._hold(k, table, np.flatnonzero(new & (2 * wanted > self._in_shard)), held)
             with self._reading:
                 indexes = self._indexes(k, table, held)
             lines = table[of]
@@ -273,10 +273,10 @@ class Shards(Source):
         return copy(pieces, reserve)
 
     def _complete(self, rows: Lines, fetched: Fetched) -> Fetched:
-        """`fetched`, if these are all the bytes of a table's pieces."""
+        """`fetched`, if these are all the bytes of a table's pieces, but for those of a shard that is gone by now."""
         sizes = fetched[1]
-        for k in np.flatnonzero((rows[:, SIZE] >= 0) & (sizes != rows[:, SIZE])).tolist():
-            reason = f"cut short at {max(sizes[k], 0)} of {rows[k, SIZE]} bytes of a chunk"
+        for k in np.flatnonzero((rows[:, SIZE] >= 0) & (sizes != rows[:, SIZE]) & (sizes != MISSING)).tolist():
+            reason = f"cut short at {sizes[k]} of {rows[k, SIZE]} bytes of a chunk"
             raise self._refuse(int(rows[k, SHARD]), reason)
         return fetched
 

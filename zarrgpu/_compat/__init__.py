@@ -199,8 +199,11 @@ def is_for_device(buffer: type) -> bool:
 
 
 def host_prototype(prototype: BufferPrototype) -> BufferPrototype:
-    """`prototype`, or zarr's for the host where it is for a device."""
-    return cpu_prototype if is_for_device(prototype.nd_buffer) else prototype
+    """`prototype`, but zarr's classes for the host where its own are for a device."""
+    buffer, nd_buffer = prototype
+    return BufferPrototype(
+        cpu.Buffer if is_for_device(buffer) else buffer, cpu.NDBuffer if is_for_device(nd_buffer) else nd_buffer
+    )
 
 
 def replace_prototype(spec: ArraySpec) -> ArraySpec:

@@ -19,6 +19,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.dtype import UInt64
 
 from zarrgpu._compat import cpu_prototype, replace_prototype
+from zarrgpu._compat.host_shards import HostShardingCodec
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Bytes
 from zarrgpu.shards import Index, Level
@@ -48,7 +49,7 @@ def flatten(codecs: Sequence[Codec], spec: ArraySpec) -> tuple[tuple[Codec, ...]
     """
     codecs, levels = tuple(codecs), list[Level]()
     while True:
-        at = next((k for k, codec in enumerate(codecs) if type(codec) is ShardingCodec), None)
+        at = next((k for k, codec in enumerate(codecs) if type(codec) in (ShardingCodec, HostShardingCodec)), None)
         if at is None:
             return codecs, spec, tuple(levels)
         before, sharding, around = codecs[:at], codecs[at], codecs[at + 1 :]

@@ -70,7 +70,7 @@ class Data:
         return self._data
 
     def _on_host(self) -> npt.NDArray[Any]:
-        return cast("npt.NDArray[Any]", cupy.asnumpy(self._data) if self._is_on_device else self._data)
+        return cast("npt.NDArray[Any]", cupy.asnumpy(self._data, order="A") if self._is_on_device else self._data)
 
     def _set(self, key: Any, value: Any) -> None:
         """Set elements to a scalar, an array or a buffer, which is copied from wherever it is."""

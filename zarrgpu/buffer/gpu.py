@@ -69,8 +69,12 @@ class Buffer(Data, zarr.abc.buffer.Buffer):
         return cls._of(np.frombuffer(bytes_like, np.uint8))
 
     def as_array_like(self) -> ArrayLike:
-        """Return the bytes as a device array, ``cupy.ndarray uint8[n]``."""
-        return cast("ArrayLike", self._on_device())
+        """Return the bytes as a device array, ``cupy.ndarray uint8[n]``; as they are where there are none.
+
+        zarr makes what is written of a scalar "like" an array of no bytes. It is encoded on the host, and may be of
+        a dtype or in a byte order that only the host has.
+        """
+        return cast("ArrayLike", self._on_device() if self._data.size else self._data)
 
     def as_numpy_array(self) -> npt.NDArray[Any]:
         """Return the bytes as a NumPy array; a copy only when they are on the device."""
