@@ -430,6 +430,7 @@ def test_libraries_that_are_here(gpu: Any, library: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*low occupancy")  # numba's own copy of what is not contiguous
 def test_numba(gpu: Any) -> None:
     """Arrays of numba, strided and read-only ones among them, share their memory."""
     from zarrgpu._cuda import import_cuda
