@@ -20,6 +20,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks.conftest import Arrays
 from benchmarks.datasets import DATASETS
 from benchmarks.waves import Enqueue, Wave, seconds
+from zarrgpu.encoded import OnHost
 from zarrgpu.engine import resolve
 from zarrgpu.engine.base import Lane
 from zarrgpu.kernels import (
@@ -128,7 +129,7 @@ def test_locate(benchmark: BenchmarkFixture, arrays: Arrays, name: str) -> None:
     with engine.lanes() as lanes:
         wave = Wave(arrays(name), engine, lanes[0])
         arena = lanes[0].arena[: wave.used]
-        located = benchmark(wave.program.container.locate, arena, wave.chunks)
+        located = benchmark(wave.program.container.locate, OnHost(arena), wave.chunks)
     assert len(located.streams) == len(wave.located.streams)
 
 

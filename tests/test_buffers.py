@@ -430,15 +430,15 @@ def test_libraries_that_are_here(gpu: Any, library: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:.*low occupancy")  # numba's own copy of what is not contiguous
 def test_numba(gpu: Any) -> None:
     """Arrays of numba, strided and read-only ones among them, share their memory."""
     from zarrgpu._cuda import import_cuda
 
     values = np.arange(12, dtype="f4").reshape(3, 4)
     array = import_cuda().to_device(values)
-    b = gpu.NDBuffer(array.T)
-    assert pointer(b.as_ndarray_like()) == array.__cuda_array_interface__["data"][0]
-    assert same(b.as_ndarray_like(), values.T)
+    part = array[:, ::2]
+    b = gpu.NDBuffer(part)
+    assert pointer(b.as_ndarray_like()) == part.__cuda_array_interface__["data"][0]
+    assert same(b.as_ndarray_like(), values[:, ::2])
     got = zarrgpu.read(make(values, (2, 2)), device="cuda")
     assert (import_cuda().as_cuda_array(got).copy_to_host() == values).all()
