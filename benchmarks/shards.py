@@ -8,6 +8,12 @@ on several threads, and some at once, by `read_many`. Rates count the bytes of r
 of which are decoded, have twice as many, and that rate follows.
 
 Targets on one H200: 10 GB/s for all of it, 5 GB/s for crops.
+
+By libzstd on 16 cores, all of it came at 0.9 GB/s and crops at 0.2: chunks of 64 kB cost more in Python's lock than in
+libzstd, which alone does no more than 5. By our kernels it is 14 to 15, with tensorstore at 2.3 to 2.7 and zarrs at 1.5
+to 2.0 in the same runs. A crop by itself takes 6 ms, of which it waits 3 for some 125 frames, which are too few to fill
+a GPU; the rest is Python, so that threads do not help. In batches of 16 and more, crops come at 4 to 6.6 GB/s, twice
+that decoded.
 """
 
 from __future__ import annotations
