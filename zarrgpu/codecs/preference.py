@@ -22,5 +22,5 @@ are no kernels.
 LZ4 frames of 4 MB 0.09 and 0.74 for a single one, 7.4 and 12.2 for 128 in waves of 32; of 1 MB 2.0 and 4.5 for 32, 14.6
 and 7.2 for 512 in waves of 126; of 132 kB 15 and 1.4 for 4160. Blosc with LZ4, whose chunk of 4 MB has 32 streams: 0.97
 and 0.69 for a single one, 28 and 10.6 for 128. Zstandard's two numbers are guesses that it has not measured yet; by
-``benchmarks.codecs``, frames of 4 MB came at 8.8 by kernels, and at 5.8 by libzstd in an earlier run; Blosc with Zstd at
-18 and at 9."""
+``benchmarks.codecs``, frames of 4 MB came at 8.8 by kernels, and at 5.8 by libzstd in an earlier run; Blosc with Zstd
+at 18 and at 9."""
