@@ -4,7 +4,8 @@ Arguments, statuses, limits, format and reference are those of `zarrgpu.kernels.
 interchangeable, and give the same status to every stream. A warp for each stream, 4 warps a block, `SHARED` bytes of
 shared memory a warp. There is no host twin.
 
-The steps, `RING` and `GROUP` are in `zarrgpu.kernels.lz4_steps`, the copies in `zarrgpu.kernels.lz4_copy`.
+The steps and `GROUP` are in `zarrgpu.kernels.lz4_steps`, `RING` in `zarrgpu.kernels.warp_block`, the copies in
+`zarrgpu.kernels.lz4_copy`.
 
 A sequence at a time, a decoder waits for one memory access after another. Here a warp takes a window of 128 bytes of
 the input, a word a lane, and decodes the sequences that start and end in it together, a *group*:
@@ -55,11 +56,11 @@ from zarrgpu.kernels.lz4_steps import (
     STARTS_AT,
     WINDOW,
     WINDOW_AT,
-    make_crew,
     make_group,
     make_output,
 )
 from zarrgpu.kernels.tables import S_DEST, S_SIZE, S_START, S_WANT
+from zarrgpu.kernels.warp_block import make_crew
 
 U = np.uint32
 

@@ -125,8 +125,8 @@ def group(
 ) -> list[Group]:
     """Find the blocks of streams that `measure` has counted; all of them are `OK`.
 
-    The tables and sequences of a group take no more bytes than all streams decode to, unless one stream's do. No
-    stream's take more than `LARGE` times that and `ROOM`.
+    The tables and sequences of a group take no more bytes than all streams decode to, unless one stream's do. How
+    much more a stream's may take, `zarrgpu.kernels.zstd_scan` says.
     """
     blocks, sequences = counts[:, zstd_scan.N_BLOCKS], counts[:, zstd_scan.N_SEQUENCES]
     groups = []

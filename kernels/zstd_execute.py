@@ -39,8 +39,8 @@ from numba import types
 from zarrgpu._cuda import FULL, WARP, Kernel, Target
 from zarrgpu.kernels import zstd_format as z
 from zarrgpu.kernels.lz4_copy import make_alone, make_repeat
-from zarrgpu.kernels.lz4_steps import make_crew
 from zarrgpu.kernels.tables import S_DEST, S_START, Status
+from zarrgpu.kernels.warp_block import make_crew
 from zarrgpu.kernels.zstd_blocks import make_checks
 from zarrgpu.kernels.zstd_place import make_resolve
 from zarrgpu.kernels.zstd_steps import GROUP, SHARED, make_move, make_output, make_publish

@@ -13,7 +13,7 @@ import zarrgpu
 from tests.conftest import GPU
 from zarrgpu import engine
 
-CACHED = (engine._choose, engine._engine)
+CACHED = (engine._choose, engine._engine, engine._installed)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from zarrgpu import _native
-from zarrgpu.fetch import MISSING, UNKNOWN, Objects
+from zarrgpu.fetch import MISSING, UNKNOWN, Objects, by_number
 from zarrgpu.files import Files, NativeFiles, files
 
 WAYS = [Files, NativeFiles]
@@ -190,3 +190,11 @@ def test_a_store_s_error_cancels_the_others(loop: asyncio.AbstractEventLoop) -> 
     with pytest.raises(KeyError, match="the store's own"):
         Objects(partial(Value, get), loop, concurrency=10).load(0, 4, Arena().reserve)
     assert sorted(ended) == [0, 1, 3]
+
+
+def test_lines_by_number() -> None:
+    """In order, none for a number that does not occur, or where there are none at all."""
+    found = by_number(np.array([2, 0, 2, 3, 0]), 5)
+    assert [lines.tolist() for lines in found] == [[1, 4], [], [0, 2], [3], []]
+    assert by_number(np.zeros(0, np.int64), 0) == []
+    assert [lines.tolist() for lines in by_number(np.zeros(0, np.int64), 2)] == [[], []]

@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 import zarrgpu
-from tests.engines import ENGINES, Mine, device, smooth, to_host
+from tests.engines import ENGINES, Mine, device, fates, smooth, to_host
 
 SHAPE = (9, 20, 14)
 
@@ -69,8 +69,10 @@ def test_as_read_gives_each(where: str, name: str, sharded: bool, tmp_path: Path
 def test_selections_that_are_not_alike(where: str, selections: list[Any]) -> None:
     array = zarr.create_array({}, shape=(9, 9, 14), chunks=(3, 4, 5), dtype="u2")
     array[...] = smooth((9, 9, 14), "<u2")
+    zarrgpu.reset_counters()
     with zarr.config.set({"zarrgpu.strict": True}):
         check(array, selections, where)
+    assert fates().keys() == {f"chunks.{where.partition(':')[0]}"}  # a request for each is no fallback
 
 
 def test_chunks_that_differ_in_shape(where: str) -> None:
@@ -105,5 +107,9 @@ def test_wrong_selections(where: str) -> None:
         zarrgpu.read_many(array, [], device=where)
     with pytest.raises(ValueError, match="of one shape"):
         zarrgpu.read_many(array, [slice(0, 2), slice(0, 3)], device=where)
+    points = [([0, 1], [2, 3], [4, 5])]
+    for out in (np.empty((2, 2), "u2"), np.empty((), "u2")):
+        with pytest.raises(ValueError, match="a line for each of 1"):
+            zarrgpu.read_many(array, points, device="host", out=out)
     with pytest.raises(IndexError):
         zarrgpu.read_many(array, [0, 9], device=where)

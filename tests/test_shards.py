@@ -19,6 +19,7 @@ from zarr.storage import WrapperStore
 import zarrgpu
 from tests.engines import ENGINES, device, same, smooth
 from zarrgpu import shards, wave
+from zarrgpu.files import files
 
 SHAPE, SHARD, CHUNK = (19, 31), (12, 12), (6, 4)
 BLOSC: list[Any] = [BytesCodec(), BloscCodec(cname="lz4")]
@@ -109,7 +110,9 @@ class Counting(WrapperStore[Any]):
         return Store.get_ranges(self, *args, **kwargs)  # by `get`
 
 
-def sharded(store: Any, n: int = 16, codecs: Any = BLOSC) -> tuple[zarr.Array[Any], npt.NDArray[Any]]:
+def sharded(
+    store: Any, n: int = 16, codecs: Any = BLOSC, around: Any = None
+) -> tuple[zarr.Array[Any], npt.NDArray[Any]]:
     """Two shards of `n` chunks of 100 elements."""
     values = smooth((2 * n * 100,), "<i4")
     z = zarr.create_array(
@@ -208,6 +211,7 @@ FAULTS: dict[str, tuple[bool, Any, str]] = {
     "cut in the middle": (False, lambda b: b[:100] + b[-256:], "there are"),
     "offset outside": (False, lambda b: index_entry(b, 3, offset=len(b) - 5), "there are"),
     "offset far outside": (False, lambda b: index_entry(b, 3, offset=2**63 + 5), "there are"),
+    "nothing, at an offset that is no int64": (False, lambda b: index_entry(b, 3, offset=2**63, size=0), "there are"),
     "offset and size overflow": (False, lambda b: index_entry(b, 3, offset=2**64 - 2, size=100), "there are"),
     "size too large": (False, lambda b: index_entry(b, 3, size=2**62), "there are"),
     "missing by half": (False, lambda b: index_entry(b, 3, offset=2**64 - 1), "there are"),
@@ -232,6 +236,33 @@ def test_a_damaged_shard_is_named(fault: str, whole: bool, store: Any) -> None:
             assert (caught.value.codec, caught.value.key) == ("sharding_indexed", "c/1")
             assert reason in caught.value.reason or "cut short" in caught.value.reason, caught.value
         assert same(zarrgpu.read(z, np.s_[:1600], device="host"), values[:1600])
+
+
+def test_decoded_shards_that_another_wave_drops_are_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waves are fetched at once, and keep few decoded shards for each other."""
+    paths = [tmp_path / "0", tmp_path / "1"]
+    for path, pieces in zip(paths, (b"ab", b"cd"), strict=True):
+        path.write_bytes(pieces + np.array([0, 1, 1, 1], "<u8").tobytes())
+    level = shards.Level((2,), (0,), 32, True, lambda data: np.frombuffer(data, "<u8").reshape(2, 2), lambda data: data)
+    source = shards.Shards(
+        files([str(path) for path in paths]),
+        [level],
+        np.array([0, 0, 1, 1]),
+        [np.array([0, 1, 0, 1])],
+        lambda i: ("", str(i)),
+    )
+    arena = np.zeros(1000, np.uint8)
+    source.load(0, 1, lambda nbytes: arena)
+    read = source._bytes
+
+    def drop(*table: Any) -> Any:
+        source._decoded.clear()
+        return read(*table)
+
+    monkeypatch.setattr(source, "_bytes", drop)
+    starts, sizes, _ = source.load(1, 3, lambda nbytes: arena)
+    assert sizes.tolist() == [1, 1]
+    assert arena[starts].tobytes() == b"bc"
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -13,26 +13,29 @@ from zarrgpu import _compat, _out
 from zarrgpu._compat.select import select
 from zarrgpu._read import bind_array, counted, finish, plan_for, read_planned, writable
 from zarrgpu.engine.base import Array, Engine
-from zarrgpu.errors import UnsupportedError
 from zarrgpu.plan import BYTE
-from zarrgpu.selection import Axis, parse
+from zarrgpu.selection import Axis, Points, parse
 
 
 def read_many(
     array: zarr.Array[Any], selections: Sequence[Any], out: Array | None, engine: Engine, stream: Any
-) -> Array:
-    """What `zarrgpu.read_many` does, by one program; `UnsupportedError` where the selections are not alike."""
+) -> Array | None:
+    """What `zarrgpu.read_many` does, by one request; None where one cannot do it.
+
+    That is for points, integers that drop different axes, and chunks that differ in shape; `UnsupportedError` as of
+    `zarrgpu._read.read`.
+    """
+    if _compat.chunk_shape(array.metadata) is None:
+        return None
     with counted("fallback.bind"):
         bound = bind_array(array, engine)
-        if _compat.chunk_shape(array.metadata) is None:
-            raise UnsupportedError("several selections from chunks that differ in shape")
     with counted("fallback.plan"):
         found = [select(array, selection, bound.spec, True) for selection in selections]
         shape = common({one.shape for one in found})
         parsed = [parse(p.selected, p.target, array.shape, one.drop_axes) for one in found for p in one.parts]
-        dropped = {None if not isinstance(axes, list) else tuple(map(_dropped, axes)) for axes in parsed}
-        if len(dropped) > 1 or None in dropped:
-            raise UnsupportedError("several selections by points, or by integers of different axes")
+    dropped = {None if isinstance(axes, Points) else tuple(map(_dropped, axes)) for axes in parsed}
+    if len(dropped) > 1 or None in dropped:
+        return None
     dtype = bound.program.dtype.newbyteorder("=")
     if out is None:
         out = engine.empty((len(found), *shape), dtype)
@@ -52,14 +55,14 @@ def one_by_one(
     selections: Sequence[Any], out: Array | None, engine: Engine, read: Callable[[Any, Array | None], Array]
 ) -> Array:
     """The same by ``read(selection, out)``, a request for each."""
+    if out is not None and out.shape[:1] != (len(selections),):
+        raise ValueError(f"out must have a line for each of {len(selections)} selections, got shape {out.shape}")
     for i, selection in enumerate(selections):
         if out is None:
             first = read(selection, None)
             out = engine.empty((len(selections), *first.shape), first.dtype)
             engine.assign(out[0, ...], first)
             continue
-        if len(out) != len(selections):
-            raise ValueError(f"out must have a line for each of {len(selections)} selections, got {out.shape}")
         read(selection, out[i, ...])
     assert out is not None
     return out

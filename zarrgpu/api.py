@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from os import PathLike
@@ -207,9 +207,10 @@ def read_many(
     def read_one(selection: Any, part: Array | None) -> Array:
         return _read_one(array, selection, part, engine, stream)
 
-    try:
+    result = None
+    with suppress(UnsupportedError):  # then each is read by zarr, or refused
         result = _read_many.read_many(array, selections, target, engine, stream)
-    except UnsupportedError:
+    if result is None:
         result = _read_many.one_by_one(selections, target, engine, read_one)
     return result if out is None else out
 

@@ -161,7 +161,7 @@ class Objects(Source):
             found[k] = None if data is None else data[offsets[k] :]
         parts = np.flatnonzero(sizes >= 0)
         named, number = np.unique(which[parts], return_inverse=True)
-        lines = [parts[number == k].tolist() for k in range(len(named))]
+        lines = [parts[mine].tolist() for mine in by_number(number, len(named))]
         each = max(1, self.concurrency // max(1, len(named)))
         spans = list(zip(offsets.tolist(), (offsets + sizes).tolist(), strict=True))
         gets = [
@@ -222,6 +222,13 @@ class Buffers(Source):
     def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
         """As `Source.load`."""
         return copy(self.buffers[first:last], reserve)
+
+
+def by_number(number: Lines, n: int) -> list[Lines]:
+    """Where each of the numbers below `n` stands in `number`, in order."""
+    ends = np.cumsum(np.bincount(number, minlength=n)).tolist()
+    order = np.argsort(number, kind="stable")
+    return [order[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def pack(sizes: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:

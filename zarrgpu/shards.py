@@ -15,14 +15,15 @@ import numpy.typing as npt
 
 from zarrgpu.engine.base import Lane, on_all_cores
 from zarrgpu.errors import ChunkError
-from zarrgpu.fetch import MISSING, UNKNOWN, Bytes, Fetched, Lines, Reserve, Source, copy
+from zarrgpu.fetch import MISSING, UNKNOWN, Bytes, Fetched, Lines, Reserve, Source, by_number, copy
 
 Index = npt.NDArray[np.uint64]
 
 EMPTY = np.uint64(2**64 - 1)
 """Offset and size of an inner chunk that is missing, by the specification of ``sharding_indexed``."""
 
-LIMIT = np.uint64(2**63)
+LIMIT = np.uint64(2**63 - 1)
+"""The last place that an index can name where nobody told the size of the shard: offsets become int64."""
 
 SHARD, HELD, OFFSET, SIZE = range(4)
 """Columns of a table of pieces: the shard, which bytes hold it (-1: those in the store), where it lies in them."""
@@ -161,8 +162,7 @@ class Shards(Source):
             with self._reading:
                 indexes = self._indexes(k, table, held)
             lines = table[of]
-            for container, index in enumerate(indexes):
-                mine = np.flatnonzero(of == container) if len(indexes) > 1 else np.arange(len(lines))
+            for mine, index in zip(by_number(of, len(indexes)), indexes, strict=True):
                 if index is None:
                     lines[mine, SIZE] = MISSING
                 else:
@@ -175,7 +175,8 @@ class Shards(Source):
     def _hold(self, k: int, table: Lines, which: Lines, held: list[Bytes]) -> None:
         """Bring shards of level `k` into memory, decoded, and say so in their table."""
         keys = [(k, shard, offset) for shard, offset in table[which][:, [SHARD, OFFSET]].tolist()]
-        new = which[np.array([key not in self._decoded for key in keys], bool)]
+        kept = [self._decoded.get(key) for key in keys]  # now: another wave may drop them
+        new = which[np.array([data is None for data in kept], bool)]
         decode = self.levels[k].decode
 
         def one(shard: int, stored: Bytes | None) -> Bytes | None:
@@ -188,8 +189,8 @@ class Shards(Source):
 
         decoded = on_all_cores(one, table[new, SHARD].tolist(), self._bytes(table[new], held))
         found = dict(zip(new.tolist(), decoded, strict=True))
-        for row, key in zip(which.tolist(), keys, strict=True):
-            data = found[row] if row in found else self._decoded[key]
+        for row, key, data in zip(which.tolist(), keys, kept, strict=True):
+            data = found.get(row, data)
             if data is None:
                 self._known[key] = None, MISSING
                 table[row, SIZE] = MISSING

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu.codecs.preference import FEWEST_STREAMS
+from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
 
 if TYPE_CHECKING:
@@ -162,6 +163,16 @@ class Located:
     work: dict[str, npt.NDArray[np.int64]]
     status: npt.NDArray[np.int32]
     zstd: list[Group] = field(default_factory=list)
+
+
+def plain_layouts(chunks: npt.NDArray[np.int64], arena: int, column: int) -> npt.NDArray[np.int64]:
+    """Layouts of chunks that lie, or will lie, in one piece in an arena, from the byte that a `column` names."""
+    layouts = np.empty((len(chunks), t.LAYOUT_COLUMNS), np.int64)
+    layouts[:, t.L_ARENA] = np.where(chunks[:, t.C_SIZE] < 0, t.FILL, arena)
+    layouts[:, t.L_BASE] = chunks[:, column]
+    layouts[:, t.L_SIZE] = layouts[:, t.L_BLOCK] = chunks[:, t.C_WANT]
+    layouts[:, t.L_TYPE], layouts[:, t.L_MODE] = 1, t.PLAIN
+    return layouts
 
 
 class Container(Stage):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs.lz4 import decompress
 
-from zarrgpu.codecs.base import Bytes, Container, Located, Refused
+from zarrgpu.codecs.base import Bytes, Container, Located, Refused, plain_layouts
 from zarrgpu.kernels import tables as t
 
 if TYPE_CHECKING:
@@ -45,15 +45,12 @@ class LZ4(Container):
         status[(says != want) | (want == 0)] = t.Status.WRONG_SIZE
         status[~framed] = t.Status.TRUNCATED
         status[size < 0] = t.Status.OK
-        layouts = np.empty((n, t.LAYOUT_COLUMNS), np.int64)
-        layouts[:, t.L_ARENA] = np.where(size < 0, t.FILL, t.SCRATCH)
-        layouts[:, t.L_BASE] = chunks[:, t.C_SLOT]
-        layouts[:, t.L_SIZE] = layouts[:, t.L_BLOCK] = want
-        layouts[:, t.L_TYPE], layouts[:, t.L_MODE] = 1, t.PLAIN
         which = np.flatnonzero((status == t.Status.OK) & (size >= 0))
         streams = np.empty((len(which), t.STREAM_COLUMNS), np.int64)
         streams[:, t.S_START], streams[:, t.S_SIZE] = start[which] + HEADER, size[which] - HEADER
         streams[:, t.S_DEST], streams[:, t.S_WANT] = chunks[which, t.C_SLOT], want[which]
         streams[:, t.S_CHUNK] = which
         longest = np.argsort(-streams[:, t.S_SIZE], kind="stable")
-        return Located(layouts, streams, {"lz4": longest} if len(which) else {}, status)
+        return Located(
+            plain_layouts(chunks, t.SCRATCH, t.C_SLOT), streams, {"lz4": longest} if len(which) else {}, status
+        )

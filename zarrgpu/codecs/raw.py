@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.codecs.base import Bytes, Container, Located, put
+from zarrgpu.codecs.base import Bytes, Container, Located, plain_layouts, put
 from zarrgpu.kernels import tables as t
 
 if TYPE_CHECKING:
@@ -37,14 +37,10 @@ class Raw(Container):
 
     def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
         size, want = chunks[:, t.C_SIZE], chunks[:, t.C_WANT]
-        layouts = np.empty((len(chunks), t.LAYOUT_COLUMNS), np.int64)
-        layouts[:, t.L_ARENA] = np.where(size < 0, t.FILL, t.SOURCE)
-        layouts[:, t.L_BASE] = chunks[:, t.C_START]
-        layouts[:, t.L_SIZE] = layouts[:, t.L_BLOCK] = want
-        layouts[:, t.L_TYPE] = 1
-        layouts[:, t.L_MODE] = t.PLAIN
         status = np.where((size < 0) | (size == want), int(t.Status.OK), int(t.Status.WRONG_SIZE)).astype(np.int32)
-        return Located(layouts, np.empty((0, t.STREAM_COLUMNS), np.int64), {}, status)
+        return Located(
+            plain_layouts(chunks, t.SOURCE, t.C_START), np.empty((0, t.STREAM_COLUMNS), np.int64), {}, status
+        )
 
     def scratch(self) -> int:
         return 0

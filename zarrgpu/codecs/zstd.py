@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs.zstd import decompress
 
-from zarrgpu.codecs.base import Bytes, Container, Located, Refused
+from zarrgpu.codecs.base import Bytes, Container, Located, Refused, plain_layouts
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
 
@@ -77,15 +77,10 @@ class Zstd(Container):
     def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
         from zarrgpu.kernels import zstd
 
-        layouts = np.empty((len(chunks), t.LAYOUT_COLUMNS), np.int64)
-        size, want = chunks[:, t.C_SIZE], chunks[:, t.C_WANT]
-        layouts[:, t.L_ARENA] = np.where(size < 0, t.FILL, t.SCRATCH)
-        layouts[:, t.L_BASE] = chunks[:, t.C_SLOT]
-        layouts[:, t.L_SIZE] = layouts[:, t.L_BLOCK] = want
-        layouts[:, t.L_TYPE], layouts[:, t.L_MODE] = 1, t.PLAIN
+        size = chunks[:, t.C_SIZE]
         streams = np.empty((len(chunks), t.STREAM_COLUMNS), np.int64)
         streams[:, t.S_START], streams[:, t.S_SIZE] = chunks[:, t.C_START], size
-        streams[:, t.S_DEST], streams[:, t.S_WANT] = chunks[:, t.C_SLOT], want
+        streams[:, t.S_DEST], streams[:, t.S_WANT] = chunks[:, t.C_SLOT], chunks[:, t.C_WANT]
         streams[:, t.S_CHUNK] = np.arange(len(chunks))
         status = np.zeros(len(chunks), np.int32)
         longest = np.argsort(-size, kind="stable")
@@ -94,7 +89,7 @@ class Zstd(Container):
         good = status[longest] == Status.OK
         groups = zstd.group(encoded.run, streams, longest[good], counts[good], status, True)
         status[status == Status.TRUNCATED] = Status.CUT_SHORT  # numcodecs must not be asked: it may never return
-        return Located(layouts, streams, {}, status, groups)
+        return Located(plain_layouts(chunks, t.SCRATCH, t.C_SLOT), streams, {}, status, groups)
 
     def by_library(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         return np.ones(len(chunks), bool)

@@ -80,6 +80,12 @@ def _driver_major() -> int:
     return min(13, version.value // 1000) if driver.cuDriverGetVersion(ctypes.byref(version)) == 0 else 13
 
 
+@cache
+def _installed(module: str) -> bool:
+    """Whether there is such a module; looked for once, since every read asks for its engine."""
+    return find_spec(module) is not None
+
+
 def missing() -> str | None:
     """Say what device ``"cuda"`` lacks here: the driver, cupy or numba-cuda, and the command that brings it.
 
@@ -88,7 +94,7 @@ def missing() -> str | None:
     str or None
         None when nothing is missing.
     """
-    lacks = [name for name, module in (("cupy", "cupy"), ("numba-cuda", "numba_cuda")) if find_spec(module) is None]
+    lacks = [name for name, module in (("cupy", "cupy"), ("numba-cuda", "numba_cuda")) if not _installed(module)]
     parts = []
     devices = _devices()
     if isinstance(devices, str):
