@@ -21,6 +21,10 @@ ENGINES = ["host", "twins", "cuda" if GPU else "sim"]
 """``"twins"`` is the host engine with the kernels' compiled twins where it would prefer a library."""
 
 
+CACHED = (zarrgpu.engine._choose, zarrgpu.engine._engine, zarrgpu.engine._installed)
+"""What is remembered of the machine, to be forgotten where another one is pretended."""
+
+
 @contextlib.contextmanager
 def device(engine: str) -> Iterator[str]:
     """The ``device=`` argument for an engine; for ``"sim"``, the CUDA engine on the simulator while this is entered."""
@@ -34,12 +38,12 @@ def device(engine: str) -> Iterator[str]:
         return
     with pytest.MonkeyPatch.context() as patch, fake_cupy.installed():
         patch.setattr(zarrgpu.engine, "_driver_devices", lambda: 1)
-        for cached in (zarrgpu.engine._engine, zarrgpu.engine._choose):
+        for cached in CACHED:
             cached.cache_clear()
         try:
             yield "cuda:0"
         finally:
-            for cached in (zarrgpu.engine._engine, zarrgpu.engine._choose):
+            for cached in CACHED:
                 cached.cache_clear()
 
 

@@ -11,9 +11,8 @@ import pytest
 
 import zarrgpu
 from tests.conftest import GPU
+from tests.engines import CACHED
 from zarrgpu import engine
-
-CACHED = (engine._choose, engine._engine, engine._installed)
 
 
 @pytest.fixture
