@@ -236,6 +236,24 @@ def test_scalars(gpu: Any) -> None:
             b.as_scalar()
 
 
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [(np.s_[...], (2, 4)), (np.s_[1:, :2], (3, 2)), ((np.ix_([0, 2], [1])), (2, 1, 1)), (..., (1, 3, 3))],
+)
+def test_values_of_another_shape(gpu: Any, key: Any, shape: tuple[int, ...]) -> None:
+    """NumPy's words, which callers look at, wherever the elements and the values are."""
+    for place in (gpu.NDBuffer.from_numpy_array, lambda a: gpu.NDBuffer(upload(a))):
+        for value in (np.ones(shape, "i4"), upload(np.ones(shape, "i4"))):
+            b = place(np.zeros((3, 3), "i4"))
+            if shape == (1, 3, 3):  # leading axes of one element count for nothing
+                b[key] = value
+                assert to_host(b.as_ndarray_like()).all()
+            else:
+                with pytest.raises(ValueError, match=r"shape mismatch|could not broadcast"):
+                    b[key] = value
+                assert not to_host(b.as_ndarray_like()).any()
+
+
 def test_host_arrays_wait(gpu: Any) -> None:
     values = np.array([1, 2], ">i2")
     a = gpu.NDBuffer.from_numpy_array(values)

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
-from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, ShardingCodec, TransposeCodec, ZstdCodec
+from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
+from zarr.errors import ZarrUserWarning
 
 import zarrgpu
 from tests.engines import ENGINES, device, same, smooth
@@ -213,3 +214,27 @@ def test_what_an_array_is_made_of(engine: str) -> None:
         z = zarr.create_array({}, data=there(values, where), chunks=CHUNKS)
         z.append(there(values, where))
     assert same(zarr.open_array(z.store, mode="r")[...], np.concatenate([values, values]))
+
+
+@pytest.mark.parametrize("options", [{"compressors": "all"}, {"shards": (10, 8)}], ids=["chunks", "shards"])
+def test_zarrs_own_device_buffers(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An array written and read by the prototype that zarr has for GPUs, without the slow copies it warns of."""
+    if "compressors" in options:
+        options = {"compressors": [BloscCodec(), Crc32cCodec(), GzipCodec(), ZstdCodec()]}
+    values = smooth(SHAPE, "u2")
+    with device(ENGINES[2]) as where, warnings.catch_warnings():
+        import cupy
+        import zarr.core.buffer.gpu as zarrs
+
+        warnings.simplefilter("error", ZarrUserWarning)
+        warnings.filterwarnings("ignore", "Numcodecs codecs")
+        monkeypatch.setattr(zarrs, "cp", cupy)
+        with zarrgpu.enable(where):
+            z = zarr.create_array(
+                {}, shape=SHAPE, chunks=CHUNKS, dtype="u2", filters=[TransposeCodec(order=(1, 0))], **options
+            )
+            z.set_basic_selection(..., there(values, where), prototype=zarrs.buffer_prototype)
+            got = z.get_basic_selection(..., prototype=zarrs.buffer_prototype)
+        assert isinstance(got, cupy.ndarray)
+        assert same(got, values)
+    assert same(zarr.open_array(z.store, mode="r")[...], values)

@@ -136,11 +136,11 @@ class Counted(GpuCodecPipeline):
 
 
 class OnDevice(Counted):
-    """The same, which reads into device memory whatever can be there and then copies it to the host."""
+    """The same, which reads into device memory whatever can be there and then copies it to a host array."""
 
     def _read(self, batch: Any, out: Any, drop_axes: Any, loop: Any) -> Any:
         host, engine = out._data, resolve("cuda")
-        if not engine.supports(host.dtype):
+        if not isinstance(host, np.ndarray) or not engine.supports(host.dtype):
             return super()._read(batch, out, drop_axes, loop)
         from zarrgpu.buffer.gpu import NDBuffer
 

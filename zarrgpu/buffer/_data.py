@@ -90,7 +90,15 @@ class Data:
                 value = self._upload(value)
             elif not self._is_on_device and isinstance(value, cupy.ndarray):
                 value = value.get()
-            self._data[key] = value
+            try:
+                self._data[key] = value
+            except ValueError as error:
+                if not self._is_on_device:
+                    raise
+                # cupy has words of its own for what NumPy, and code that looks at its errors, calls so
+                raise ValueError(
+                    f"shape mismatch: value array of shape {np.shape(value)} does not fit: {error}"
+                ) from error
 
     def _check_writable(self) -> None:
         if self._read_only:
