@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 import zarr
 
 import zarrgpu
-from tests.engines import fates, same, smooth
+from tests.engines import fates, same, smooth, to_host
 
 xarray = pytest.importorskip("xarray")
 dask_array = pytest.importorskip("dask.array")
+
+from zarrgpu.xarray import DeviceChunks  # noqa: E402  # it needs both
 
 DEVICES = ["host", pytest.param("cuda:0", marks=pytest.mark.gpu)]
 VALUES = {"t2m": smooth((12, 10, 8), "<f4"), "count": smooth((12,), ">i4")}
@@ -25,10 +28,14 @@ def dataset(path: Path, zarr_format: int, sharded: bool) -> Path:
         {
             "t2m": (("time", "y", "x"), VALUES["t2m"], {"units": "K"}),
             "count": (("time",), VALUES["count"]),
+            "packed": (("time",), np.where(np.arange(12) == 2, np.nan, np.arange(12) / 4)),
         },
-        coords={"time": np.arange(12, dtype="i8")},
+        coords={"time": np.datetime64("2020-01-01", "ns") + np.arange(12).astype("m8[h]")},
     )
-    encoding: dict[str, Any] = {"t2m": {"chunks": (2, 5, 4)}}
+    encoding: dict[str, Any] = {
+        "t2m": {"chunks": (2, 5, 4)},
+        "packed": {"dtype": "i2", "scale_factor": 0.25, "add_offset": 1.0, "_FillValue": -1},
+    }
     if sharded:
         encoding["t2m"]["shards"] = (4, 10, 8)
     data.to_zarr(path, zarr_format=zarr_format, encoding=encoding, consolidated=False)
@@ -46,17 +53,47 @@ def check_device(array: Any, device: str) -> None:
 @pytest.mark.parametrize("chunks", [None, {}], ids=["lazy", "dask"])
 def test_xarray(tmp_path: Path, device: str, zarr_format: int, sharded: bool, chunks: Any) -> None:
     store = dataset(tmp_path / "data.zarr", zarr_format, sharded)
+    plain = xarray.open_zarr(store, chunks=None, consolidated=False).load()
     with zarrgpu.enable(device, strict=True):
-        opened = xarray.open_zarr(store, chunks=chunks, consolidated=False)
+        options: Any = {} if chunks is None else {"chunked_array_type": DeviceChunks()}
+        opened = xarray.open_zarr(store, chunks=chunks, consolidated=False, **options)
+        assert opened["time"].dtype.kind == "M"
         zarrgpu.reset_counters()
-        for name, want in VALUES.items():
-            found = opened[name].isel(time=slice(1, 9, 2)).compute(scheduler="threads").data
+        for name in ("t2m", "count", "packed"):
+            lazy = opened[name].isel(time=slice(1, 9, 2))
+            assert (lazy.chunks is not None) == (chunks is not None)
+            found = lazy.compute(scheduler="threads").data
             check_device(found, device)
-            assert same(found, want[1:9:2])
+            assert same(found, plain[name].data[1:9:2])
         found = opened["t2m"].isel(x=[5, 0, 0]).compute(scheduler="threads").data
         check_device(found, device)
         assert same(found, VALUES["t2m"][:, :, [5, 0, 0]])
         assert opened["t2m"].attrs == {"units": "K"}
+        total = opened["count"].sum().compute(scheduler="threads").data
+        check_device(total, device)
+        assert int(total) == VALUES["count"].sum()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_dask_arrays_of_xarrays_own_are_numpys(tmp_path: Path, device: str) -> None:
+    """Xarray's manager copies each block to the host, whatever it is: the values are right there, too."""
+    store = dataset(tmp_path / "data.zarr", 3, sharded=False)
+    with zarrgpu.enable(device, strict=True):
+        found = xarray.open_zarr(store, chunks={}, consolidated=False)["t2m"].compute(scheduler="threads").data
+    assert isinstance(found, np.ndarray)
+    assert same(found, VALUES["t2m"])
+
+
+def test_arrays_that_are_not_stored_are_chunked_as_ever() -> None:
+    data = xarray.Dataset({"a": ("x", np.arange(6.0))}).chunk({"x": 4}, chunked_array_type=DeviceChunks())
+    assert data.a.chunks == ((4, 2),)
+    assert data.a.sum().compute() == 15
+
+
+def test_examples() -> None:
+    import zarrgpu.xarray
+
+    assert doctest.testmod(zarrgpu.xarray).failed == 0
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -71,4 +108,4 @@ def test_dask(tmp_path: Path, device: str, sharded: bool) -> None:
         assert same(found, VALUES["t2m"])
         mean = lazy[2:7].mean(axis=0).compute(scheduler="threads")
         check_device(mean, device)
-        assert np.allclose(mean.get() if device != "host" else mean, VALUES["t2m"][2:7].mean(axis=0))
+        assert np.allclose(to_host(mean), VALUES["t2m"][2:7].mean(axis=0))
