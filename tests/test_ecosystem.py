@@ -53,10 +53,12 @@ def check_device(array: Any, device: str) -> None:
 @pytest.mark.parametrize("chunks", [None, {}], ids=["lazy", "dask"])
 def test_xarray(tmp_path: Path, device: str, zarr_format: int, sharded: bool, chunks: Any) -> None:
     store = dataset(tmp_path / "data.zarr", zarr_format, sharded)
-    plain = xarray.open_zarr(store, chunks=None, consolidated=False).load()
+    # xarray masks fill values by NumPy
+    coding: dict[str, Any] = {"consolidated": False, "mask_and_scale": device == "host"}
+    plain = xarray.open_zarr(store, chunks=None, **coding).load()
     with zarrgpu.enable(device, strict=True):
         options: Any = {} if chunks is None else {"chunked_array_type": DeviceChunks()}
-        opened = xarray.open_zarr(store, chunks=chunks, consolidated=False, **options)
+        opened = xarray.open_zarr(store, chunks=chunks, **coding, **options)
         assert opened["time"].dtype.kind == "M"
         zarrgpu.reset_counters()
         for name in ("t2m", "count", "packed"):
@@ -82,6 +84,16 @@ def test_dask_arrays_of_xarrays_own_are_numpys(tmp_path: Path, device: str) -> N
         found = xarray.open_zarr(store, chunks={}, consolidated=False)["t2m"].compute(scheduler="threads").data
     assert isinstance(found, np.ndarray)
     assert same(found, VALUES["t2m"])
+
+
+def test_blocks_are_what_was_read(tmp_path: Path) -> None:
+    """Not a lazy array of xarray's, which dask would make one of NumPy."""
+    store = dataset(tmp_path / "data.zarr", 3, sharded=False)
+    with zarrgpu.enable("host", strict=True):
+        options: Any = {"chunks": {}, "chunked_array_type": DeviceChunks(), "consolidated": False}
+        lazy = xarray.open_zarr(store, **options)["t2m"].data
+        sources = [getattr(node, "value", node) for node in dict(lazy.dask).values()]
+        assert [type(a[0:3, 1:2]) for a in sources if hasattr(a, "lazy")] == [np.ndarray]
 
 
 def test_arrays_that_are_not_stored_are_chunked_as_ever() -> None:

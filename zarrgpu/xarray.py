@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dask.array
-from xarray.core.indexing import ExplicitlyIndexed, ImplicitToExplicitIndexingAdapter
+from xarray.core.indexing import ImplicitToExplicitIndexingAdapter
 from xarray.namedarray.daskmanager import DaskManager
 from zarr.registry import get_ndbuffer_class
 
@@ -19,14 +19,16 @@ class _AsTheyAre:
 
     def __getitem__(self, key: Any) -> Any:
         part: Any = self.lazy[key]
-        return part.get_duck_array() if isinstance(part, ExplicitlyIndexed) else part  # type: ignore[no-untyped-call]  # of xarray's
+        # A part is wrapped as the whole is, unless xarray has no more to do with it.
+        return part.get_duck_array() if isinstance(part, type(self.lazy)) else part  # type: ignore[no-untyped-call]  # of xarray's
 
 
 class DeviceChunks(DaskManager):
     """xarray's chunk manager for dask, without the copy of each block to the host that xarray's own makes.
 
     It takes the place of a name in `xarray.open_zarr`, `xarray.open_dataset` and ``Dataset.chunk``, for data that come
-    from a store; without dask (``chunks=None``) xarray keeps the arrays of the device anyway.
+    from a store; without dask (``chunks=None``) xarray keeps the arrays of the device anyway. Either way xarray masks
+    fill values by NumPy alone: open packed variables with ``mask_and_scale=False`` on a GPU.
 
     Examples
     --------
