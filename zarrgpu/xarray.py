@@ -35,10 +35,10 @@ class DeviceChunks(DaskManager):
     >>> import numpy as np, xarray, zarr, zarrgpu
     >>> from zarrgpu.xarray import DeviceChunks
     >>> store = zarr.storage.MemoryStore()
-    >>> _ = xarray.Dataset({"t2m": ("time", np.arange(4.0))}).to_zarr(store, consolidated=False)
+    >>> _ = xarray.Dataset({"t2m": ("time", np.arange(4))}).to_zarr(store, consolidated=False)
     >>> with zarrgpu.enable():
     ...     data = xarray.open_zarr(store, chunks={}, chunked_array_type=DeviceChunks(), consolidated=False)
-    ...     float(data.t2m.mean().compute())
+    ...     float(data.t2m.data.mean().compute())
     1.5
     """
 
