@@ -93,12 +93,10 @@ class Data:
             try:
                 self._data[key] = value
             except ValueError as error:
-                if not self._is_on_device:
+                if not isinstance(value, cupy.ndarray):
                     raise
-                # cupy has words of its own for what NumPy, and code that looks at its errors, calls so
-                raise ValueError(
-                    f"shape mismatch: value array of shape {np.shape(value)} does not fit: {error}"
-                ) from error
+                # cupy has words of its own for what NumPy, and code that looks at its errors, calls so.
+                raise ValueError(f"shape mismatch: value array of shape {value.shape} does not fit: {error}") from error
 
     def _check_writable(self) -> None:
         if self._read_only:
