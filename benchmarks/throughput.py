@@ -38,7 +38,7 @@ from zarrgpu.bench import difference, on, to_host
 from zarrgpu.engine.base import cores
 from zarrgpu.files import files
 from zarrgpu.sample import Fields, blosc
-from zarrgpu.wave import WAVE_BYTES
+from zarrgpu.sizing import WAVE_BYTES
 
 
 @dataclass(frozen=True)
