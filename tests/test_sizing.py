@@ -41,11 +41,12 @@ def test_every_chunk_is_in_one_wave(n: int, nbytes: int, host: tuple[str, ...]) 
 def test_small_waves_first_and_last() -> None:
     """And as few of them as that allows."""
     sizes = [last - first for first, last in sizing.waves(request(1024, 4 * MB), 5)]
-    assert sizes[:3] == [16, 32, 64]
-    assert sizes[-1] <= 31
+    assert sizes[:3] == [24, 48, 96]
+    assert sizes[-1] < 48
     assert sorted(sizes[2:], reverse=True) == sizes[2:]
-    assert len(sizes) <= 1024 // 64 + 4
-    assert len(list(sizing.waves(request(32, 4 * MB), 5))) == 1
+    assert len(sizes) <= 1024 // 96 + 5
+    assert len(list(sizing.waves(request(48, 4 * MB), 5))) == 1
+    assert next(sizing.waves(request(1024, 4 * MB, encoded_nbytes=4 * MB), 5)) == (0, 16)
 
 
 def test_memory() -> None:
@@ -54,5 +55,5 @@ def test_memory() -> None:
     by_budget = request(1024, 4 * MB, budget=400 * MB)
     for asked in (by_limit, by_budget):
         assert sizing.chunks_per_wave(asked, 5) == 400 // (5 * 8)
-    assert sizing.chunks_per_wave(request(10, 4 * MB, budget=1), 5) == 64
+    assert sizing.chunks_per_wave(request(10, 4 * MB, budget=1), 5) == 96
     assert sizing.chunks_per_wave(request(10, 4 * MB, limit=1), 5) == 1
