@@ -18,6 +18,7 @@ HEADER_WORDS = 150
 
 CODE_SYMBOLS = 288  # literals and lengths; 30 or 32 distances follow
 SORTED = 320
+MAIL = 4  # words of what a crew tells the copier of a step
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,6 @@ class Layout:
         All of it.
     """
 
-    MAIL = 4
-
     def __init__(self, form: Form, crew: int) -> None:
         self.form, self.crew = form, crew
         self.literals = 0
@@ -134,5 +133,5 @@ class Layout:
         self.starts = self.ring + self.ring_bytes // 4
         self.starts_words = (form.output // 128 + 2) * 4
         self.mail = self.starts + 2 * self.starts_words
-        self.exchange = self.mail + 2 * self.MAIL
+        self.exchange = self.mail + 2 * MAIL
         self.words = self.exchange + (crew + 8 if crew > WARP else 0)

@@ -11,7 +11,7 @@ from zarrgpu._cuda import Target, shared
 from zarrgpu.kernels.checksums import K_ARENA, K_FIRST, K_SIZE, K_STORED, K_VALUE
 from zarrgpu.kernels.deflate_copy import make_copy
 from zarrgpu.kernels.deflate_crew import make_crew
-from zarrgpu.kernels.deflate_form import Form, Layout
+from zarrgpu.kernels.deflate_form import MAIL, Form, Layout
 from zarrgpu.kernels.deflate_frames import GZIP, make_frames
 from zarrgpu.kernels.deflate_input import make_input
 from zarrgpu.kernels.deflate_step import END, FIXED, KIND, RUNNING, make_step
@@ -158,12 +158,12 @@ def make_together(target: Target, layout: Layout) -> Any:
                         op = U(op + made)
                     told = status != S(RUNNING)
                     if lane == U(0):
-                        line = U(U(mail) + U(buffer * U(layout.MAIL)))
+                        line = U(U(mail) + U(buffer * U(MAIL)))
                         words[line] = made
                         words[U(line + U(1))] = U(1) if told else U(0)
                         words[U(line + U(2))] = begun
             elif turn > U(0):
-                line = U(U(mail) + U(U(U(1) - buffer) * U(layout.MAIL)))
+                line = U(U(mail) + U(U(U(1) - buffer) * U(MAIL)))
                 made = U(words[line])
                 if made > U(0):
                     before = U(U(1) - buffer)
@@ -187,7 +187,20 @@ def make_body(target: Target, form: Form, lanes: int) -> Any:
 
     @device
     def guarded(
-        lane, item, words, halves, bytes8, source, source32, scratch, scratch32, streams, order, framing, members, status
+        lane,
+        item,
+        words,
+        halves,
+        bytes8,
+        source,
+        source32,
+        scratch,
+        scratch32,
+        streams,
+        order,
+        framing,
+        members,
+        status,
     ):
         """Check the tables, and decode a stream between 16-byte boundaries, so that positions fit 32 bits."""
         rows = members.shape[0] // order.shape[0]
@@ -232,9 +245,7 @@ def make_body(target: Target, form: Form, lanes: int) -> Any:
     if lanes == 1:
         halves_of = shared(target).halves_of
 
-        def alone(
-            lane, item, source, source32, scratch, scratch32, streams, order, framing, members, work, status
-        ):
+        def alone(lane, item, source, source32, scratch, scratch32, streams, order, framing, members, work, status):
             words = work[item * need : (item + 1) * need]
             guarded(
                 U(lane), item, words, halves_of(words), bytes_of(words),
