@@ -44,7 +44,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 from numba import types
 
 from zarrgpu._cuda import Kernel, Target
@@ -186,4 +185,4 @@ def launches(
         yield checksum.compare, batch.streams, (groups, *arenas[::2], members, tables, partial, order, status)
 
 
-__all__ = ["MEMBER_COLUMNS", "FORMS", "GZIP", "RAW", "ZLIB", "Batch", "choose", "launches"]
+__all__ = ["FORMS", "GZIP", "MEMBER_COLUMNS", "RAW", "ZLIB", "Batch", "choose", "launches"]

@@ -26,7 +26,6 @@ from zarrgpu.kernels.tables import Status
 U = np.uint32
 U64 = np.uint64
 S = np.int32
-
 OK, BAD_CODE = int(Status.OK), int(Status.BAD_CODE)
 
 LITERALS, DISTANCES, LENGTHS = 0, 1, 2  # the three codes, the last one that of code lengths

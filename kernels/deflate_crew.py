@@ -1,7 +1,7 @@
 """How the lanes that decode a Deflate stream work together: one lane on the host, a warp, or several warps.
 
-All functions but `before` and `lead` are collective: every lane of the crew calls them, in the same order. Lanes of
-different warps meet at a barrier of their own, which a warp that copies does not take part in.
+All functions of a `Crew` are collective: every lane of it calls them, in the same order. Lanes of different warps meet
+at a barrier of their own, which a warp that copies does not take part in.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zarrgpu._cuda import FULL, WARP, Target
+from zarrgpu._cuda import FULL, WARP, Target, shared
 from zarrgpu.kernels.deflate_form import Layout
 
 U = np.uint32
@@ -203,8 +203,8 @@ def _warp(target: Target) -> Crew:
 
 def _warps(target: Target, layout: Layout) -> Crew:
     """Values go through shared memory: one of each lane, then one of each warp. Nobody leaves while others read."""
-    cuda, device, barrier = target.cuda, target.device, target.barrier
-    ballot, _, shuffle = make_votes(target, WARP)
+    cuda, device, barrier = target.cuda, target.device, shared(target).barrier
+    ballot, _, _ = make_votes(target, WARP)
     lanes, warps = layout.crew, layout.crew // WARP
     each, by_warp = layout.exchange, layout.exchange + layout.crew
 

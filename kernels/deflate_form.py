@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from zarrgpu._cuda import WARP
 
 HEADER_WORDS = 150
-"""Words of the input that a block's header may lie in: 17 bits, 19 lengths of 3, 316 of 14, at any bit; and two more."""
+"""Words of the input that a block's header may lie in: 17 bits, 19 lengths of 3, 316 of 14, anywhere; and two more."""
 
 CODE_SYMBOLS = 288  # literals and lengths; 30 or 32 distances follow
 SORTED = 320

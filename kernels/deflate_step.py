@@ -1,11 +1,11 @@
 """A step of the Deflate decoder: what a crew does with a window of the input.
 
 1. Each lane decodes its segment of the window, from the segment's first bit on.
-2. Lanes whose start is not where the lane before ended decode again from there, until all agree: `TURNS` below.
+2. Lanes whose start is not where the lane before ended decode again from there, until all agree.
 3. A prefix sum says where the output of each lane's tokens goes.
-4. Literals go to their place in a ring of the latest output. A match leaves its description there, in the first three of
-   its own bytes, length - 3 and (distance - 1) + 32768, and a bit in a bitmap of the bytes that matches start at: enough
-   for `zarrgpu.kernels.deflate_copy` to make the step's bytes, all of them at once.
+4. Literals go to their place in a ring of the latest output. A match leaves its description there, in the first three
+   of its own bytes, length - 3 and (distance - 1) + 32768, and a bit in a bitmap of the bytes that matches start at:
+   enough for `zarrgpu.kernels.deflate_copy` to make the step's bytes, all of them at once.
 
 A stored block is copied into the ring, so much a step.
 

@@ -59,7 +59,7 @@ def make_crew(target: Target, lanes: int = WARP) -> Any:
 
 
 def make_follow(target: Target, crew: Any, lanes: int = WARP) -> Any:
-    """``follow(lane, value, u0, u1, u2, u3, q0, q1, q2, q3)``: see there."""
+    """``follow(lane, value, u0, u1, u2, u3, q0, q1, q2, q3)``: bytes of a block that come from the block itself."""
     cuda, device, permute = target.cuda, target.device, target.permute
     _, _, pick_four = crew
     if lanes == 1:

@@ -73,9 +73,6 @@ class Target:
         four and ``words`` is 16-byte aligned.
     prefetch : callable
         ``prefetch(array, i, wanted)``: bring the cache line of ``array[i]`` into L2.
-    barrier : callable
-        ``barrier(number, threads)``: so many threads of a block, whole warps, wait for each other and see each other's
-        stores. Barrier 0 is that of the whole block. Does nothing on the host.
     bytes_of : callable
         ``bytes_of(words) -> uint8[]``: the bytes of a ``uint32[]``. A GPU's kernel then keeps one address for the two.
     """
@@ -89,7 +86,6 @@ class Target:
     load_either: Callable[..., Any]
     store16: Callable[..., None]
     prefetch: Callable[..., None]
-    barrier: Callable[..., None]
     bytes_of: Callable[[Any], Any]
 
 
@@ -153,12 +149,9 @@ def host() -> Target:
     def prefetch(array, i, wanted):  # type: ignore[no-untyped-def]  # typed by numba
         return None
 
-    def barrier(number, threads):  # type: ignore[no-untyped-def]  # typed by numba
-        return None
-
     # bodies allocate nothing and are called by each other only: half the time to compile, and faster code
     device = numba.njit(error_model="numpy", nogil=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-    primitives = [inline(f) for f in (sync, permute, load, load_either, store16, prefetch, barrier)]
+    primitives = [inline(f) for f in (sync, permute, load, load_either, store16, prefetch)]
     primitives.append(view_as(numba.extending.intrinsic, types.uint8))
     return Target("host", device, None, *primitives)
 
@@ -194,16 +187,13 @@ def simulator() -> Target:
     def prefetch(array: Any, i: Any, wanted: Any) -> None:
         return None
 
-    def barrier(number: Any, threads: Any) -> None:
-        cuda.barrier(number, threads)
-
     def bytes_of(words: Any) -> Any:
         return words.view(np.uint8)
 
     def sync() -> None:
         cuda.syncwarp()
 
-    return Target("sim", lambda f: f, cuda, sync, permute, load, load_either, store16, prefetch, barrier, bytes_of)
+    return Target("sim", lambda f: f, cuda, sync, permute, load, load_either, store16, prefetch, bytes_of)
 
 
 @cache
@@ -211,7 +201,6 @@ def gpu() -> Target:
     """The target of a real GPU, its primitives given to LLVM as inline PTX."""
     cuda = import_cuda()
     from llvmlite import ir
-    from numba.core.cgutils import get_or_insert_function
     from numba.cuda.extending import intrinsic
 
     u32, u64, void = ir.IntType(32), ir.IntType(64), ir.VoidType()
@@ -284,16 +273,6 @@ def gpu() -> Target:
 
         return types.void(array, i, types.boolean), codegen
 
-    @intrinsic
-    def barrier(typing_context, number, threads):  # type: ignore[no-untyped-def]  # numba reads the names
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            kind = ir.FunctionType(void, [u32, u32])
-            function = get_or_insert_function(builder.module, kind, "llvm.nvvm.barrier.sync.cnt")
-            builder.call(function, [builder.trunc(a, u32) for a in args])
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), codegen
-
     device = cuda.jit(device=True)
 
     @device
@@ -301,17 +280,7 @@ def gpu() -> Target:
         cuda.syncwarp(0xFFFFFFFF)
 
     return Target(
-        "cuda",
-        device,
-        cuda,
-        sync,
-        permute,
-        load,
-        load_either,
-        store16,
-        prefetch,
-        barrier,
-        view_as(intrinsic, types.uint8),
+        "cuda", device, cuda, sync, permute, load, load_either, store16, prefetch, view_as(intrinsic, types.uint8)
     )
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from tests import kit
 from tests.kernels.test_lz4 import corpus
-from zarrgpu._cuda import Kernel
 from zarrgpu.kernels import deflate
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.deflate import GZIP, MEMBER_COLUMNS, RAW, ZLIB, Batch
@@ -43,7 +42,7 @@ def oracle(stream: bytes, want: int, framing: int = RAW) -> bytes | None:
 
 
 def encode(data: bytes, level: int = 6, window: int = 15, memory: int = 8, strategy: int = 0, flush: int = 0) -> bytes:
-    """A bare stream; with `flush`, which is fully flushed after so many bytes, and only ended with a block otherwise."""
+    """A bare stream; with `flush`, flushed after so many bytes, fully every second time."""
     coder = zlib.compressobj(level, zlib.DEFLATED, -window, memory, strategy)
     if not flush:
         return coder.compress(data) + coder.flush()
@@ -156,8 +155,3 @@ def cases() -> list[tuple[str, str]]:
     """Form and lane: all forms where lanes work together, few of them on the host, where one lane does all."""
     together = [lane for lane in kit.LANES if lane != "host"]
     return [("solo", "host"), (TINY, "host")] + [(name, lane) for lane in together for name in deflate.FORMS]
-
-
-def kernel_of(name: str) -> Kernel:
-    """The kernel of a form."""
-    return deflate.BY_NAME[name]
