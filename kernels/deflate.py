@@ -53,6 +53,9 @@ from zarrgpu.kernels.deflate_form import Form
 from zarrgpu.kernels.deflate_frames import GZIP, RAW, ZLIB
 from zarrgpu.kernels.deflate_warps import make_body
 
+FRAMINGS: Final = {"zlib": ZLIB, "gzip": GZIP}
+"""By the codec's name."""
+
 MEMBERS: Final = 8
 """Members of a gzip stream that are decoded; those with more are left to the library."""
 
@@ -185,4 +188,4 @@ def launches(
         yield checksum.compare, batch.streams, (groups, *arenas[::2], members, tables, partial, order, status)
 
 
-__all__ = ["FORMS", "GZIP", "MEMBER_COLUMNS", "RAW", "ZLIB", "Batch", "choose", "launches"]
+__all__ = ["FORMS", "FRAMINGS", "GZIP", "MEMBER_COLUMNS", "RAW", "ZLIB", "Batch", "choose", "launches"]

@@ -83,10 +83,25 @@ class Batch:
         status = self.lane.zeros(len(located.streams))
         decoders = self.engine.decoders()
         for (kind, lines), order in zip(located.work.items(), rest, strict=False):
-            self.lane.launch(decoders[kind], len(lines), *self.arenas, streams, order, status)
+            if kind in decoders:
+                self.lane.launch(decoders[kind], len(lines), *self.arenas, streams, order, status)
+            else:
+                self._inflate(kind, int(located.streams[lines, t.S_WANT].max()), len(lines), streams, order, status)
         if groups:
             self._decompress_zstd(groups, streams, rest[len(located.work) :], status)
         self.report(name, located.streams[:, t.S_CHUNK], status)
+
+    def _inflate(self, kind: str, want: int, n: int, streams: Array, order: Array, status: Array) -> None:
+        """Decode the `n` streams `order` of zlib or gzip, of up to `want` bytes, and verify their checksums."""
+        from zarrgpu.kernels import deflate
+
+        lane, batch = self.lane, deflate.Batch(deflate.FRAMINGS[kind], n, want)
+        assert batch.checksum is not None  # no codec has bare streams
+        (tables,) = lane.tables(batch.checksum.tables)
+        members = lane.room(batch.rows * deflate.MEMBER_COLUMNS, np.int64).reshape(batch.rows, deflate.MEMBER_COLUMNS)
+        rooms = members, lane.local(batch.work), lane.room(batch.partials, np.uint64)
+        for kernel, items, args in deflate.launches(batch, self.arenas, streams, order, tables, rooms, status):
+            lane.launch(kernel, items, *args)
 
     def _decompress_zstd(self, groups: list[zstd.Group], streams: Array, tables: list[Array], status: Array) -> None:
         """Decode groups one after the other, in the same room; `tables` are theirs in a row, then `NUMBERS`."""

@@ -153,7 +153,7 @@ def _chunks_per_wave(request: Request, lanes: int) -> int:
     """Chunks that make a wave, and whose bytes fit the memory limit, all lanes being full; at least one."""
     program = request.program
     nbytes = max(program.nbytes, 1)
-    n = WAVE_BYTES // nbytes
+    n = max(WAVE_BYTES // nbytes, program.container.at_once)
     if program.host:
         room = HOST_WAVE_BYTES if request.engine.by_library else LIBRARY_WAVE_BYTES
         n = max(room // nbytes, min(cores(), CORES_BYTES // nbytes))
