@@ -46,7 +46,7 @@ from typing import Any, Final
 
 from numba import types
 
-from zarrgpu._cuda import Kernel, Target
+from zarrgpu._cuda import WARP, Kernel, Target
 from zarrgpu.kernels import adler32, crc32
 from zarrgpu.kernels.checksums import MEMBER_COLUMNS, SEGMENT, Checksum
 from zarrgpu.kernels.deflate_form import Form
@@ -71,7 +71,7 @@ def kernel(name: str, form: Form) -> Kernel:
         return make_body(target, form, lanes)
 
     lanes = form.lanes
-    shared = -(-4 * form.layout(form.crew).words * 32 // lanes)
+    shared = -(-4 * form.layout(form.crew).words * WARP // lanes)
     return Kernel(f"deflate_{name}", make, ARGUMENTS, lanes=lanes, threads=lanes, shared=shared)
 
 
@@ -88,12 +88,15 @@ KERNELS: Final = tuple(BY_NAME.values())
 
 
 def choose(streams: int) -> str:
-    """The name of the form for so many streams, by how many of each a GPU of 132 multiprocessors holds at once."""
+    """The name of the form for so many streams: the one with the longest steps of which all run at once.
+
+    By the registers and the shared memory that a GPU of 132 multiprocessors has; what is best has not been measured.
+    """
     if streams <= 400:
         return "crew"
     if streams <= 900:
         return "long"
-    return "duo" if streams <= 2000 else "solo"
+    return "duo" if streams <= 1300 else "solo"
 
 
 @dataclass(frozen=True)

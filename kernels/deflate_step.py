@@ -43,12 +43,12 @@ SHORT = 16  # bits of a segment where so little output fits
 def make_segment(layout: Layout) -> Any:
     """``resize(segment, bits, made, full, close)``: bits of the next step's segments, by what this one's gave.
 
-    `full` says that a list was full, `close` that one nearly was.
+    So many that the output is four fifths of what there is room for: what does not fit is decoded again. `full` says that a list was full, `close` that one nearly was.
     """
-    output, most = layout.form.output, layout.form.segment
+    output, most, lanes = layout.form.output, layout.form.segment, layout.crew
 
     def resize(segment, bits, made, full, close):
-        size = U(U(U(bits >> U(5)) * U(output - output // 5)) // max(made, U(1)))
+        size = U(U(U(bits // U(lanes)) * U(output - output // 5)) // max(made, U(1)))
         size = min(min(size, U(segment << U(2))), U(most))
         if full:
             size = min(size, U(segment >> U(1)))
