@@ -30,7 +30,7 @@ Nothing outside a stream's slot is written, and nothing outside the stream influ
 words may touch up to 3 bytes on either side of the stream, never past the arena; stores of words stay inside the slot.
 
 Statuses: `OK` only when the slot is full exactly at the end, and sizes that are stored are right; checksums are
-compared afterwards, see `launches`. `TRUNCATED`: the input ends before the stream, or what follows it. `BAD_HEADER`: of
+compared afterwards, see `decode`. `TRUNCATED`: the input ends before the stream, or what follows it. `BAD_HEADER`: of
 a frame, or a block. `BAD_CODE`: lengths that are no code, or bits that are none of its codes. `BAD_OFFSET`: a match
 starts before the output. `OVERFLOW`, `SHORT`: more or fewer bytes than the slot has. `BAD_CHECKSUM`: another size than
 is stored. `UNSUPPORTED`: more than `r` members, or a dictionary. `BAD_TABLE`: the line points outside an arena, or
@@ -40,7 +40,7 @@ anything. What is `OK` zlib takes, with the same bytes; what is refused otherwis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -100,7 +100,7 @@ def choose(streams: int) -> str:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Job:
     """Streams that are decoded together, and what room their kernels need.
 
     Parameters
@@ -151,44 +151,53 @@ class Batch:
         return self.streams * FORMS[self.form or choose(self.streams)].layout(1).words
 
 
-def launches(
-    batch: Batch,
+def decode(
+    launch: Callable[..., None],
+    job: Job,
     arenas: tuple[Any, Any, Any, Any],
     streams: Any,
     order: Any,
     tables: Any,
     rooms: tuple[Any, Any, Any],
     status: Any,
-) -> Iterator[tuple[Kernel, int, tuple[Any, ...]]]:
-    """The kernels that decode streams and verify their checksums, how many items each has, and its arguments.
-
-    To decode bare streams on a GPU, with cupy arrays::
-
-        batch = Batch(RAW, len(order), int(want.max()), "duo")
-        rooms = cupy.empty((batch.rows, MEMBER_COLUMNS), "i8"), cupy.empty(1, "u4"), cupy.empty(1, "u8")
-        for kernel, n, args in launches(batch, arenas, streams, order, None, rooms, status):
-            kernel.launch(n, args, cupy.cuda.get_current_stream())
+) -> None:
+    """Decode streams, and verify their checksums.
 
     Parameters
     ----------
-    batch : Batch
+    launch : callable
+        ``launch(kernel, n, *args)`` runs a kernel over `n` items.
+    job : Job
     arenas : tuple of arrays
         Source and scratch arena, each as bytes and as words.
     streams : int64[s, STREAM_COLUMNS]
     order : int64[k]
     tables : uint32[]
-        `Checksum.tables` of the batch's checksum; None where it has none.
+        `Checksum.tables` of the job's checksum; None where it has none.
     rooms : tuple of arrays
-        ``int64[Batch.rows, MEMBER_COLUMNS]``, ``uint32[Batch.work]``, ``uint64[Batch.partials]``.
+        ``int64[Job.rows, MEMBER_COLUMNS]``; ``uint32[Job.work]``, of any size on a GPU; ``uint64[Job.partials]``.
     status : int32[s]
+
+    Examples
+    --------
+    Bare streams on a GPU, by a form of one's choice, with cupy arrays::
+
+        job = Job(RAW, len(order), int(streams[:, S_WANT].max()), "duo")
+        rooms = cupy.empty((job.rows, MEMBER_COLUMNS), "i8"), cupy.empty(1, "u4"), cupy.empty(1, "u8")
+        arenas = source, source.view("u4"), scratch, scratch.view("u4")
+
+        def launch(kernel, n, *args):
+            kernel.launch(n, args, cupy.cuda.get_current_stream())
+
+        decode(launch, job, arenas, streams, order, None, rooms, status)
     """
     members, work, partial = rooms
-    yield batch.kernel, batch.streams, (*arenas, streams, order, batch.framing, members, work, status)
-    checksum = batch.checksum
+    launch(job.kernel, job.streams, *arenas, streams, order, job.framing, members, work, status)
+    checksum = job.checksum
     if checksum is not None:
-        groups = batch.groups
-        yield checksum.partial, batch.rows * groups, (groups, *arenas, members, tables, partial)
-        yield checksum.compare, batch.streams, (groups, *arenas[::2], members, tables, partial, order, status)
+        groups = job.groups
+        launch(checksum.partial, job.rows * groups, groups, *arenas, members, tables, partial)
+        launch(checksum.compare, job.streams, groups, *arenas[::2], members, tables, partial, order, status)
 
 
-__all__ = ["FORMS", "FRAMINGS", "GZIP", "MEMBER_COLUMNS", "RAW", "ZLIB", "Batch", "choose", "launches"]
+__all__ = ["FORMS", "FRAMINGS", "GZIP", "MEMBER_COLUMNS", "RAW", "ZLIB", "Job", "choose", "decode"]

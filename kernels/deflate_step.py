@@ -43,7 +43,8 @@ SHORT = 16  # bits of a segment where so little output fits
 def make_segment(layout: Layout) -> Any:
     """``resize(segment, bits, made, full, close)``: bits of the next step's segments, by what this one's gave.
 
-    So many that the output is four fifths of what there is room for: what does not fit is decoded again. `full` says that a list was full, `close` that one nearly was.
+    So many that the output is four fifths of what there is room for: what does not fit is decoded again. `full` says
+    that a list was full, `close` that one nearly was.
     """
     output, most, lanes = layout.form.output, layout.form.segment, layout.crew
 

@@ -95,13 +95,12 @@ class Batch:
         """Decode the `n` streams `order` of zlib or gzip, of up to `want` bytes, and verify their checksums."""
         from zarrgpu.kernels import deflate
 
-        lane, batch = self.lane, deflate.Batch(deflate.FRAMINGS[kind], n, want)
-        assert batch.checksum is not None  # no codec has bare streams
-        (tables,) = lane.tables(batch.checksum.tables)
-        members = lane.room(batch.rows * deflate.MEMBER_COLUMNS, np.int64).reshape(batch.rows, deflate.MEMBER_COLUMNS)
-        rooms = members, lane.local(batch.work), lane.room(batch.partials, np.uint64)
-        for kernel, items, args in deflate.launches(batch, self.arenas, streams, order, tables, rooms, status):
-            lane.launch(kernel, items, *args)
+        lane, job = self.lane, deflate.Job(deflate.FRAMINGS[kind], n, want)
+        assert job.checksum is not None  # no codec has bare streams
+        (tables,) = lane.tables(job.checksum.tables)
+        members = lane.room(job.rows * deflate.MEMBER_COLUMNS, np.int64).reshape(job.rows, deflate.MEMBER_COLUMNS)
+        rooms = members, lane.local(job.work), lane.room(job.partials, np.uint64)
+        deflate.decode(lane.launch, job, self.arenas, streams, order, tables, rooms, status)
 
     def _decompress_zstd(self, groups: list[zstd.Group], streams: Array, tables: list[Array], status: Array) -> None:
         """Decode groups one after the other, in the same room; `tables` are theirs in a row, then `NUMBERS`."""

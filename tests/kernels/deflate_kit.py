@@ -13,7 +13,7 @@ from tests import kit
 from tests.kernels.test_lz4 import corpus
 from zarrgpu.kernels import deflate
 from zarrgpu.kernels import tables as t
-from zarrgpu.kernels.deflate import GZIP, MEMBER_COLUMNS, RAW, ZLIB, Batch
+from zarrgpu.kernels.deflate import GZIP, MEMBER_COLUMNS, RAW, ZLIB, Job
 from zarrgpu.kernels.deflate_form import Form
 
 Stream = tuple[bytes, int]  # encoded bytes, decoded size
@@ -140,14 +140,15 @@ def run(
     step = 2000 if lane == "host" else len(order)  # a twin's work would else be large
     for begin in range(0, len(order), max(step, 1)):
         part = order[begin : begin + step].copy()
-        batch = Batch(framing, len(part), want, name)
-        members = np.full((batch.rows, MEMBER_COLUMNS), 77, np.int64)
-        work = np.zeros(batch.work if lane == "host" else 1, np.uint32)
-        rooms = members, work, np.zeros(max(batch.partials, 1), np.uint64)
-        tables = None if batch.checksum is None else batch.checksum.tables
+        job = Job(framing, len(part), want, name)
+        members = np.full((job.rows, MEMBER_COLUMNS), 77, np.int64)
+        work = np.zeros(job.work if lane == "host" else 1, np.uint32)
+        rooms = members, work, np.zeros(max(job.partials, 1), np.uint64)
+        tables = None if job.checksum is None else job.checksum.tables
         arenas = (source, kit.words(source), scratch, kit.words(scratch))
-        for kernel, n, args in deflate.launches(batch, arenas, streams, part, tables, rooms, status):
-            kit.run(kernel, lane, n, *args)
+        deflate.decode(
+            lambda kernel, n, *args: kit.run(kernel, lane, n, *args), job, arenas, streams, part, tables, rooms, status
+        )
     return members
 
 

@@ -87,7 +87,8 @@ class Blosc(Container):
         return Located(layouts, streams, {kind: order for kind, order in work.items() if len(order)}, status, groups)
 
     def by_library(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        return inner_codecs(encoded, chunks) == ZSTD
+        zstd: npt.NDArray[np.bool_] = inner_codecs(encoded, chunks) == ZSTD
+        return zstd
 
     def tables(self) -> int:
         return self.nbytes if self.cname == "zstd" else 0
