@@ -8,10 +8,10 @@ adds zarr's pipelines, zarrs and tensorstore where they are installed, each foll
 for the datasets that have a target.
 
 Targets on one H200: as fast as numcodecs for every codec; 1.5 times the best of the CPU pipelines for Blosc-Zstd and
-for shuffle + zlib, which libraries decode on host threads. Three runs there, with 16 cores, gave 1.9-2.3 and 2.7-3.0
-times the best of them, and in times of numcodecs: kernels 2 to 5 (54 for cubes of 64 KB, where Python is numcodecs'
-limit), LZ4 frames of 4 MB on host threads 1.25, Blosc-Zstd 1.0-1.2, Blosc-zlib 1.0, gzip and zlib 2.5-8 (libdeflate
-is what makes the difference), plain Zstd in frames of 4 MB 0.94-1.06.
+for shuffle + zlib. Three runs there, with 16 cores, gave 1.9-2.3 and 2.7-3.0 times the best of them, Deflate being
+decoded by libraries on host threads then, and in times of numcodecs: kernels 2 to 5 (54 for cubes of 64 KB, where
+Python is numcodecs' limit), LZ4 frames of 4 MB on host threads 1.25, Blosc-Zstd 1.0-1.2, Blosc-zlib 1.0, gzip and zlib
+2.5-8 (libdeflate is what makes the difference), plain Zstd in frames of 4 MB 0.94-1.06.
 
 What was learned about the last of these, whose decoding alone makes 7.4 GB/s on 16 threads, and 6.6 with the reading of
 files by the same threads, whether into pinned memory or other:

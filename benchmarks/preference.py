@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from functools import partial
 
-from zarr.codecs import ZstdCodec
+from zarr.codecs import GzipCodec, ZstdCodec
 from zarr.codecs import numcodecs as n3
 
 import zarrgpu
@@ -26,8 +26,11 @@ SIZES = ((721, 1), (721, 8), (721, 32), (721, 128), (181, 32), (181, 512), (23, 
 COMPRESSORS = {
     "lz4": n3.LZ4(),
     "zstd": ZstdCodec(level=3),
+    "gzip": GzipCodec(level=5),
+    "zlib": n3.Zlib(level=6),
     "blosc lz4": blosc(),
     "blosc zstd": blosc(cname="zstd"),
+    "blosc zlib": blosc(cname="zlib"),
 }
 
 

@@ -33,6 +33,7 @@ from zarrgpu.kernels import (
     byteshuffle,
     byteswap,
     crc32,
+    deflate,
     delta,
     fletcher32,
     gather,
@@ -50,10 +51,11 @@ ROUNDS = 3
 CONTAINED = [
     name
     for name, dataset in DATASETS.items()
-    if dataset.codec in ("none", "blosc lz4", "blosc blosclz", "zstd", "blosc zstd")
+    if dataset.codec in ("none", "blosc lz4", "blosc blosclz", "blosc zlib", "gzip", "zstd", "blosc zstd")
 ]
 COMPRESSED = [name for name, dataset in DATASETS.items() if dataset.codec == "blosc lz4"]
 ZSTANDARD = [name for name, dataset in DATASETS.items() if dataset.codec in ("zstd", "blosc zstd")]
+DEFLATED = ["f4 fields, blosc zlib, shuffle", "f4 fields, gzip", "i2 packed, shuffle + zlib, v2"]
 SHUFFLES = {
     "byteshuffle": (byteshuffle.SHUFFLE, byteshuffle.groups),
     "byteunshuffle": (byteshuffle.UNSHUFFLE, byteshuffle.groups),
@@ -101,6 +103,14 @@ def test_zstd(benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane: La
     """All of its kernels, and each alone."""
     wave = Wave(arrays(name), resolve(device), lane)
     measure(benchmark, lane, *wave.zstd(step))
+
+
+@pytest.mark.parametrize("form", deflate.FORMS)
+@pytest.mark.parametrize("name", DEFLATED)
+def test_deflate(benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane: Lane, name: str, form: str) -> None:
+    """Checksums included."""
+    wave = Wave(arrays(name), resolve(device), lane)
+    measure(benchmark, lane, *wave.deflate(form))
 
 
 def test_stored(benchmark: BenchmarkFixture, arrays: Arrays, device: str, lane: Lane) -> None:

@@ -20,8 +20,8 @@ from zarrgpu.encoded import OnHost
 from zarrgpu.engine.base import Engine, Lane, aligned
 from zarrgpu.files import files
 from zarrgpu.kernels import boxes as b
+from zarrgpu.kernels import deflate, zstd
 from zarrgpu.kernels import tables as t
-from zarrgpu.kernels import zstd
 from zarrgpu.plan import plan
 from zarrgpu.selection import Axis
 
@@ -97,10 +97,38 @@ class Wave:
         lines = np.concatenate([group.lines for group in self.located.zstd])
         return partial(enqueue, step), int(self.located.streams[lines, t.S_WANT].sum())
 
+    def deflate(self, form: str = "") -> tuple[Enqueue, int]:
+        """What decodes the streams of zlib or gzip and verifies them, and how many bytes come out."""
+        ((kind, lines),) = ((k, lines) for k, lines in self.located.work.items() if k in deflate.FRAMINGS)
+        sizes = self.located.streams[lines, t.S_WANT]
+        job = deflate.Job(deflate.FRAMINGS[kind], len(lines), int(sizes.max()), form)
+        assert job.checksum is not None
+        streams, order, tables = self.lane.tables(self.located.streams, lines, job.checksum.tables)
+        members = self.lane.room(job.rows * deflate.MEMBER_COLUMNS, np.int64)
+        rooms = (
+            members.reshape(job.rows, deflate.MEMBER_COLUMNS),
+            self.lane.local(job.work),
+            self.lane.room(job.partials, np.uint64),
+        )
+        status = self.lane.zeros(len(self.located.streams))
+
+        def enqueue() -> None:
+            deflate.decode(self.lane.launch, job, self.arenas, streams, order, tables, rooms, status)
+
+        enqueue()
+        found = self.lane.download(status)
+        self.lane.wait()
+        if found.any():
+            raise AssertionError(f"the kernels of Deflate refuse good data: {np.unique(found)}")
+        return enqueue, int(sizes.sum())
+
     def decompress_all(self) -> None:
         """Decode every stream, so that `assemble` finds what it needs."""
         for kind in self.located.work:
-            self.decompress(kind, self.engine.decoders()[kind])[0]()
+            if kind in deflate.FRAMINGS:
+                self.deflate()
+            else:
+                self.decompress(kind, self.engine.decoders()[kind])
         if self.located.zstd:
             self.zstd()
         self.lane.wait()

@@ -55,4 +55,4 @@ def finish(a, b, size):
 
 
 ADLER32 = weighted_sums("adler32", 4, MODULUS, split, rest, single, finish)
-PARTIAL, VERDICT = ADLER32.partial, ADLER32.verdict
+PARTIAL, VERDICT, COMPARE = ADLER32.partial, ADLER32.verdict, ADLER32.compare

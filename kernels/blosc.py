@@ -76,7 +76,7 @@ HEADER = 16
 MAX_BLOCK = (2**31 - 1 - 4 * 255) // 3  # c-blosc's BLOSC_MAX_BLOCKSIZE
 MAX_SPLITS = 16
 MIN_SPLIT = 128  # bytes of a block for each byte of the type
-BLOSCLZ, LZ4, ZSTD = 0, 1, 4  # numbers of inner codecs; LZ4 is LZ4HC's too
+BLOSCLZ, LZ4, ZLIB, ZSTD = 0, 1, 3, 4  # numbers of inner codecs; LZ4 is LZ4HC's too, 2 was Snappy
 
 OK, CUT_SHORT, BAD_HEADER = int(Status.OK), int(Status.CUT_SHORT), int(Status.BAD_HEADER)
 BAD_BOUNDS, WRONG_SIZE = int(Status.BAD_BOUNDS), int(Status.WRONG_SIZE)
@@ -160,7 +160,7 @@ def make_scan(target: Target, lanes: int) -> Any:
             status[i] = BAD_BOUNDS
             return
         inner = flags >> 5
-        if (inner > LZ4 and inner != ZSTD) or source[start + 1] != 1:
+        if (inner > LZ4 and inner != ZLIB and inner != ZSTD) or source[start + 1] != 1:
             status[i] = UNSUPPORTED
             return
         full = nbytes // block

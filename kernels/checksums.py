@@ -18,10 +18,14 @@ the values of a range and compares the result with what is stored. All checksums
 ``K_FIRST``   first byte of the payload
 ``K_SIZE``    bytes of the payload, 0 or more
 ``K_STORED``  first byte of the checksum that is stored, 4 bytes, little endian, anywhere in the same arena
+``K_VALUE``   what the checksum must be; a column of tables for ``compare`` only, for which `K_STORED` means nothing
 ============  ======================================================================================================
 
 ``partial(groups, source, source32, scratch, scratch32, checks, tables, partial)`` has ``k * groups`` items,
-``verdict(groups, source, scratch, checks, tables, partial, status)`` has ``k``. Grid: a warp an item, blocks of 256, no
+``verdict(groups, source, scratch, checks, tables, partial, status)`` has ``k``. Where a stream has several ranges,
+``compare(groups, source, scratch, checks, tables, partial, order, status)`` comes instead: stream ``order[i]`` has the
+same number of lines as any other, up to the first whose ``K_ARENA`` is -1, and its status, where it is `OK`, becomes
+that of the first range with another one; items are streams. Grid: a warp an item, blocks of 256, no
 shared memory. Arenas start at a multiple of 4 bytes; nothing in them is written to.
 
 Statuses: `OK`. `BAD_CHECKSUM`: the stored value is not that of the payload. `BAD_TABLE`: the payload or what is stored
@@ -53,6 +57,8 @@ K_FIRST: Final = 1
 K_SIZE: Final = 2
 K_STORED: Final = 3
 CHECK_COLUMNS: Final = 4
+K_VALUE: Final = 4
+MEMBER_COLUMNS: Final = 5
 
 SEGMENT: Final = 16384
 """Bytes of a segment: large beside what combining costs, small enough that a chunk of a MiB keeps 64 warps busy."""
@@ -64,18 +70,19 @@ _u1, _u4, _u8, _i4 = (types.Array(t, 1, "C") for t in (types.uint8, types.uint32
 _checks = types.Array(types.int64, 2, "C")
 PARTIAL_ARGUMENTS = (types.int64, _u1, _u4, _u1, _u4, _checks, _u4, _u8)
 VERDICT_ARGUMENTS = (types.int64, _u1, _u1, _checks, _u4, _u8, _i4)
+COMPARE_ARGUMENTS = (*VERDICT_ARGUMENTS[:-1], types.Array(types.int64, 1, "C"), _i4)
 
 
 @dataclass(frozen=True, eq=False)
 class Checksum:
-    """A checksum: its two kernels, and what they need.
+    """A checksum: its kernels, and what they need.
 
     Parameters
     ----------
     name : str
         As numcodecs names the codec.
-    partial, verdict : Kernel
-        The two launches, with the arguments that the module describes.
+    partial, verdict, compare : Kernel
+        The first launch and the two kinds of the second, with the arguments that the module describes.
     tables : ndarray of uint32
         The argument ``tables``, the same for every launch.
     """
@@ -83,6 +90,7 @@ class Checksum:
     name: str
     partial: Kernel
     verdict: Kernel
+    compare: Kernel
     tables: npt.NDArray[np.uint32]
 
     def groups(self, checks: npt.NDArray[np.int64]) -> int:
@@ -215,10 +223,36 @@ def make_verdict(target: Target, lanes: int, entries: int, make_conclude: Callab
     return body
 
 
+def make_compare(target: Target, lanes: int, entries: int, make_conclude: Callable[[Target, int], Any]) -> Any:
+    """The body of ``compare``; `make_conclude` as for `make_verdict`."""
+    parts, conclude = make_parts(target, entries), make_conclude(target, lanes)
+
+    def body(lane, item, groups, source, scratch, checks, tables, partial, order, status):
+        line, rows = order[item], checks.shape[0] // order.shape[0]
+        if line < 0 or line >= status.shape[0] or status[line] != OK:
+            return
+        result, row, end = OK, item * rows, (item + 1) * rows
+        while result == OK and row < end and checks[row, K_ARENA] >= 0:
+            good, _, _, tail, segments = parts(groups, source, scratch, checks, tables, partial, row)
+            if good:
+                arena = source if checks[row, K_ARENA] == SOURCE else scratch
+                first, size = checks[row, K_FIRST], checks[row, K_SIZE]
+                value = conclude(lane, tables, partial, row * groups, segments, arena, first, size, tail)
+                if value != U(checks[row, K_VALUE]):
+                    result = BAD_CHECKSUM
+            else:
+                result = BAD_TABLE
+            row += 1
+        if lane == 0 and result != OK:
+            status[line] = result
+
+    return body
+
+
 def kernels(
     name: str, entries: int, make_digest: Callable[[Target, int], Any], make_conclude: Callable[[Target, int], Any]
-) -> tuple[Kernel, Kernel]:
-    """The two kernels of a checksum whose tables have `entries` entries."""
+) -> tuple[Kernel, Kernel, Kernel]:
+    """The three kernels of a checksum whose tables have `entries` entries."""
 
     def partial(target: Target, lanes: int) -> Any:
         return make_partial(target, lanes, entries, make_digest)
@@ -226,7 +260,11 @@ def kernels(
     def verdict(target: Target, lanes: int) -> Any:
         return make_verdict(target, lanes, entries, make_conclude)
 
+    def compare(target: Target, lanes: int) -> Any:
+        return make_compare(target, lanes, entries, make_conclude)
+
     return (
         Kernel(f"{name}_partial", partial, PARTIAL_ARGUMENTS, lanes=WARP),
         Kernel(f"{name}_verdict", verdict, VERDICT_ARGUMENTS, lanes=WARP),
+        Kernel(f"{name}_compare", compare, COMPARE_ARGUMENTS, lanes=WARP),
     )

@@ -184,7 +184,7 @@ def make_conclude(target: Target, lanes: int) -> Any:
     return conclude
 
 
-PARTIAL, VERDICT = kernels("crc32", ENTRIES, make_digest, make_conclude)
+PARTIAL, VERDICT, COMPARE = kernels("crc32", ENTRIES, make_digest, make_conclude)
 
-CRC32 = Checksum("crc32", PARTIAL, VERDICT, tables_of(ZLIB))
-CRC32C = Checksum("crc32c", PARTIAL, VERDICT, tables_of(CASTAGNOLI))
+CRC32 = Checksum("crc32", PARTIAL, VERDICT, COMPARE, tables_of(ZLIB))
+CRC32C = Checksum("crc32c", PARTIAL, VERDICT, COMPARE, tables_of(CASTAGNOLI))

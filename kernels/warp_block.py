@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zarrgpu._cuda import FULL, Target
+from zarrgpu._cuda import FULL, WARP, Target
 
 U = np.uint32
 
@@ -20,17 +20,24 @@ RING = 1024  # bytes of recent output in shared memory, a power of two
 BLOCK = 128  # bytes of output that a warp makes at a time, four a lane
 
 
-def make_crew(target: Target) -> Any:
-    """How lanes exchange values: ``(shuffle, pick, pick_four)``.
+def make_crew(target: Target, lanes: int = WARP) -> Any:
+    """How lanes of a warp, or a single one, exchange values: ``(shuffle, pick, pick_four)``.
 
     A warp's *bytes* are 128, those of lane 0's word first.
     """
     cuda, device, permute = target.cuda, target.device, target.permute
+    if lanes == 1:
 
-    @device
-    def shuffle(value, lane):
-        """The `value` of another lane; numba-cuda shuffles signed integers only."""
-        return U(cuda.shfl_sync(FULL, np.int32(value), np.int32(lane)))
+        @device
+        def shuffle(value, lane):
+            return U(value)
+
+    else:
+
+        @device
+        def shuffle(value, lane):
+            """The `value` of another lane; numba-cuda shuffles signed integers only."""
+            return U(cuda.shfl_sync(FULL, np.int32(value), np.int32(lane)))
 
     @device
     def pick(word, i):
@@ -51,10 +58,48 @@ def make_crew(target: Target) -> Any:
     return shuffle, pick, pick_four
 
 
-def make_block(target: Target, crew: Any) -> tuple[Any, Any, Any]:
-    """The steps of a block: ``(rank_of, follow, store)``."""
+def make_follow(target: Target, crew: Any, lanes: int = WARP) -> Any:
+    """``follow(lane, value, u0, u1, u2, u3, q0, q1, q2, q3)``: bytes of a block that come from the block itself."""
     cuda, device, permute = target.cuda, target.device, target.permute
     _, _, pick_four = crew
+    if lanes == 1:
+
+        @device
+        def some(flag):
+            return flag
+
+    else:
+
+        @device
+        def some(flag):
+            return cuda.any_sync(FULL, flag)
+
+    @device
+    def follow(lane, value, u0, u1, u2, u3, q0, q1, q2, q3):
+        """`value` with the bytes that are in the block itself (`u`, at `q`) replaced by what they lead to."""
+        four = U(U(0x03020100) + U(U(lane << U(2)) * U(0x01010101)))  # each byte its own place
+        if u0:
+            four = permute(four, q0, U(0x3214))
+        if u1:
+            four = permute(four, q1, U(0x3240))
+        if u2:
+            four = permute(four, q2, U(0x3410))
+        if u3:
+            four = permute(four, q3, U(0x4210))
+        more = True
+        while more:  # a source comes before what it is the source of: at most 7 turns
+            there = pick_four(four, four)
+            more = some(there != four)
+            four = there
+        return pick_four(value, four)
+
+    return follow
+
+
+def make_block(target: Target, crew: Any) -> tuple[Any, Any, Any]:
+    """The steps of a block: ``(rank_of, follow, store)``."""
+    cuda, device = target.cuda, target.device
+    follow = make_follow(target, crew)
 
     @device
     def rank_of(lane, words32, bits, rank):
@@ -82,25 +127,6 @@ def make_block(target: Target, crew: Any) -> tuple[Any, Any, Any]:
         shift = U((lane & U(7)) << U(2))
         before = U(before + U(cuda.popc(U(mine & U(U(U(1) << shift) - U(1))))))
         return U(mine >> shift), before, last
-
-    @device
-    def follow(lane, value, u0, u1, u2, u3, q0, q1, q2, q3):
-        """`value` with the bytes that are in the block itself (`u`, at `q`) replaced by what they lead to."""
-        four = U(U(0x03020100) + U(U(lane << U(2)) * U(0x01010101)))  # each byte its own place
-        if u0:
-            four = permute(four, q0, U(0x3214))
-        if u1:
-            four = permute(four, q1, U(0x3240))
-        if u2:
-            four = permute(four, q2, U(0x3410))
-        if u3:
-            four = permute(four, q3, U(0x4210))
-        more = True
-        while more:  # a source comes before what it is the source of: at most 7 turns
-            there = pick_four(four, four)
-            more = cuda.any_sync(FULL, there != four)
-            four = there
-        return pick_four(value, four)
 
     @device
     def store(words32, base, to, to32, dest, block, lane, at, size, value):

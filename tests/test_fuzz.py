@@ -87,7 +87,7 @@ def decoded_by_us(
         wave.final[which] = True
 
     patch.setattr(libraries, "last_word", last_word)
-    for codec in ("lz4", "zstd"):
+    for codec in FEWEST_STREAMS:
         patch.setitem(FEWEST_STREAMS, codec, 0)  # kernels, few as the chunks may be
     count, elements = len(chunks), N // dtype.itemsize
     named = tuple(Named(c.codec_id, c.get_config(), library=c) for c in codecs[::-1])

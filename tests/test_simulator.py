@@ -115,6 +115,35 @@ def test_barriers_of_block_and_warp_do_not_meet() -> None:
         per_lane(lambda lane: (inside.syncthreads() if lane < 3 else inside.syncwarp()) or 0)
 
 
+def test_a_barrier_of_some_warps_does_not_wait_for_others() -> None:
+    """Nor does one of another number, and the block's comes after both."""
+
+    def meet(i: int) -> int:
+        if i < 2 * WARP:
+            inside.barrier(1, 2 * WARP)
+        else:
+            inside.barrier(2, WARP)
+        return int(inside.syncthreads_count(i % WARP == 0))
+
+    out = np.zeros(3 * WARP, np.int64)
+
+    @cuda.jit
+    def kernel(out: Any) -> None:
+        i = cuda.threadIdx.x
+        out[i] = meet(i)
+
+    for seed in range(3):
+        out[:] = 0
+        with fastsim.scheduled(seed):
+            kernel[1, 3 * WARP](out)
+        assert (out == 3).all()
+
+
+def test_a_barrier_that_a_warp_misses_is_a_deadlock() -> None:
+    with pytest.raises(fastsim.SimulationError, match=r"(?s)deadlock.*barrier 1: threads \[0.*have exited"):
+        per_lane(lambda lane: inside.barrier(1, 2 * WARP) or 0)
+
+
 def test_masks_that_differ_do_not_meet() -> None:
     with pytest.raises(fastsim.SimulationError, match=r"(?s)mask 0x7fffffff: threads \[0\] wait.*mask 0xffffffff"):
         per_lane(lambda lane: inside.ballot_sync(FULL if lane else FULL >> 1, 1))

@@ -12,7 +12,9 @@ from zarrgpu import sizing
 MB = 1 << 20
 
 
-def request(n: int, nbytes: int, limit: int | None = None, budget: int | None = None, **program: Any) -> Any:
+def request(
+    n: int, nbytes: int, limit: int | None = None, budget: int | None = None, at_once: int = 0, **program: Any
+) -> Any:
     """What `sizing` asks of a request of `n` chunks of `nbytes`."""
     given = {"nbytes": nbytes, "scratch": nbytes, "host": (), "after": (), "encoded_nbytes": None, **program}
     return SimpleNamespace(
@@ -20,7 +22,7 @@ def request(n: int, nbytes: int, limit: int | None = None, budget: int | None = 
         memory_limit=limit,
         engine=SimpleNamespace(by_library=False, budget=lambda: budget),
         source=SimpleNamespace(one_by_one=False),
-        program=SimpleNamespace(container=SimpleNamespace(tables=lambda: 0), **given),
+        program=SimpleNamespace(container=SimpleNamespace(tables=lambda: 0, at_once=at_once), **given),
     )
 
 
@@ -47,6 +49,12 @@ def test_small_waves_first_and_last() -> None:
     assert len(sizes) <= 1024 // 96 + 5
     assert len(list(sizing.waves(request(48, 4 * MB), 5))) == 1
     assert next(sizing.waves(request(1024, 4 * MB, encoded_nbytes=4 * MB), 5)) == (0, 16)
+
+
+def test_streams_that_take_as_long_alone() -> None:
+    """Waves have as many chunks as a codec wants at once, all of them but the last."""
+    waves = list(sizing.waves(request(400, 4 * MB, at_once=128), 5))
+    assert waves == [(0, 128), (128, 256), (256, 384), (384, 400)]
 
 
 def test_memory() -> None:

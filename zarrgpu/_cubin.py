@@ -17,9 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zarrgpu._cache import sources
+from zarrgpu._targets import WARP
 
 if TYPE_CHECKING:
     from zarrgpu._cuda import Kernel
+
+
+FREE_SHARED = 48 << 10
+"""Bytes of shared memory that a block has without asking."""
 
 
 def compile_lto(kernel: Kernel, capability: tuple[int, int]) -> bytes:
@@ -83,7 +88,12 @@ def _function(kernel: Kernel, device: int) -> Any:
     code = cubin(kernel, (major, minor))
     module = cupy.cuda.function.Module()
     module.load(code)
-    return module.get_function(entry(code))
+    function = module.get_function(entry(code))
+    nbytes = kernel.shared * kernel.threads // WARP
+    if nbytes > FREE_SHARED:
+        driver = cupy.cuda.driver
+        driver.funcSetAttribute(function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes)
+    return function
 
 
 def launch(kernel: Kernel, blocks: int, shared: int, n: int, args: tuple[Any, ...], stream: Any) -> None:

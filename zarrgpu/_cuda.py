@@ -53,7 +53,7 @@ class Kernel:
     arguments : tuple of numba types
         Of ``args``; also what the kernel is compiled with ahead of its first launch.
     lanes : int
-        Threads that work on one item on a GPU: 1 or `WARP`.
+        Threads that work on one item on a GPU: 1, 4, `WARP` or several warps, which are a block then.
     threads : int
         Threads of a block.
     shared : int
@@ -131,11 +131,11 @@ class Kernel:
     def launch(self, n: int, args: tuple[Any, ...], stream: Any = None) -> None:
         """Enqueue the kernel over `n` items on a cupy stream; `args` are cupy arrays and ints.
 
-        In the simulator, which pays for idle threads, blocks are a warp, and NumPy arrays will do.
+        In the simulator, which pays for idle threads, blocks are as small as can be, and NumPy arrays will do.
         """
         if n <= 0:
             return
-        threads = WARP if is_simulated() else self.threads
+        threads = max(WARP, self.lanes) if is_simulated() else self.threads
         blocks, shared = -(-n * self.lanes // threads), self.shared * threads // WARP
         if is_simulated():
             cuda = import_cuda()

@@ -3,7 +3,7 @@
 numba reaches shared memory through 64-bit pointers and makes every load wait for the stores before it. Decoders whose
 lanes each walk a bitstream of their own are bound by just that: here a table is a 32-bit address, a load one
 instruction, and the input comes by ``cp.async``, for which no register waits. On the host, where there is no shared
-memory, the same functions index arrays.
+memory, the same functions index arrays. Warps that share memory wait for each other at barriers of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numba import types
 
-from zarrgpu._targets import Target, import_cuda, view_as
+from zarrgpu._targets import Target, import_cuda, simulator, view_as
 
 LATE = 8
 """Copies that may still be on their way after `Shared.advance`."""
@@ -40,6 +40,9 @@ class Shared:
         ``advance()``: close a step's copies, and wait for those of all but the latest `LATE` steps of this lane.
     settle : callable
         ``settle()``: wait for all of them.
+    barrier : callable
+        ``barrier(number, threads)``: so many threads of the block, whole warps, wait for each other and see each
+        other's stores. Number 0 is the barrier of all threads of a block.
     halves_of : callable
         ``halves_of(words) -> uint16[]``: the halves of a ``uint32[]`` where there is no shared memory; None on a GPU.
     """
@@ -49,6 +52,7 @@ class Shared:
     fetch16: Callable[..., None]
     advance: Callable[[], None]
     settle: Callable[[], None]
+    barrier: Callable[..., None]
     halves_of: Any = None
 
 
@@ -74,7 +78,10 @@ def _host() -> Shared:
     def fetch16(array, address, k, words, i, wanted):  # type: ignore[no-untyped-def]  # typed by numba
         return None
 
-    functions = [inline(f) for f in (address, get, fetch16, _nothing, _nothing)]
+    def barrier(number, threads):  # type: ignore[no-untyped-def]  # typed by numba
+        return None
+
+    functions = [inline(f) for f in (address, get, fetch16, _nothing, _nothing, barrier)]
     functions.append(view_as(numba.extending.intrinsic, types.uint16))
     return Shared(*functions)
 
@@ -94,13 +101,17 @@ def _simulator() -> Shared:
                 raise AssertionError(f"fetch16 from word {i} to word {at}, not 16-byte aligned")
             array[at : at + 4] = words[int(i) : int(i) + 4]
 
-    return Shared(address, get, fetch16, _nothing, _nothing)
+    def barrier(number: Any, threads: Any) -> None:
+        simulator().cuda.barrier(number, threads)
+
+    return Shared(address, get, fetch16, _nothing, _nothing, barrier)
 
 
 @cache
 def _gpu() -> Shared:
     import_cuda()
     from llvmlite import ir
+    from numba.core.cgutils import get_or_insert_function
     from numba.cuda.extending import intrinsic
 
     i32, i64, void = ir.IntType(32), ir.IntType(64), ir.VoidType()
@@ -147,6 +158,16 @@ def _gpu() -> Shared:
 
         return types.void(array, types.uint32, types.uint32, words, types.uint32, types.boolean), codegen
 
+    @intrinsic
+    def barrier(typing_context, number, threads):  # type: ignore[no-untyped-def]  # numba reads the names
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            kind = ir.FunctionType(void, [i32, i32])  # not inline PTX, which may be copied into branches
+            function = get_or_insert_function(builder.module, kind, "llvm.nvvm.barrier.sync.cnt")
+            builder.call(function, [builder.trunc(a, i32) for a in args])
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), codegen
+
     def instruction(ptx: str) -> Any:
         @intrinsic
         def run(typing_context):  # type: ignore[no-untyped-def]  # numba reads the names
@@ -160,4 +181,4 @@ def _gpu() -> Shared:
         return run
 
     advance, settle = (instruction(f"cp.async.commit_group; cp.async.wait_group {n};") for n in (LATE, 0))
-    return Shared(address, get, fetch16, advance, settle)
+    return Shared(address, get, fetch16, advance, settle, barrier)

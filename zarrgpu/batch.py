@@ -83,10 +83,24 @@ class Batch:
         status = self.lane.zeros(len(located.streams))
         decoders = self.engine.decoders()
         for (kind, lines), order in zip(located.work.items(), rest, strict=False):
-            self.lane.launch(decoders[kind], len(lines), *self.arenas, streams, order, status)
+            if kind in decoders:
+                self.lane.launch(decoders[kind], len(lines), *self.arenas, streams, order, status)
+            else:
+                self._inflate(kind, int(located.streams[lines, t.S_WANT].max()), len(lines), streams, order, status)
         if groups:
             self._decompress_zstd(groups, streams, rest[len(located.work) :], status)
         self.report(name, located.streams[:, t.S_CHUNK], status)
+
+    def _inflate(self, kind: str, want: int, n: int, streams: Array, order: Array, status: Array) -> None:
+        """Decode the `n` streams `order` of zlib or gzip, of up to `want` bytes, and verify their checksums."""
+        from zarrgpu.kernels import deflate
+
+        lane, job = self.lane, deflate.Job(deflate.FRAMINGS[kind], n, want)
+        assert job.checksum is not None  # no codec has bare streams
+        (tables,) = lane.tables(job.checksum.tables)
+        members = lane.room(job.rows * deflate.MEMBER_COLUMNS, np.int64).reshape(job.rows, deflate.MEMBER_COLUMNS)
+        rooms = members, lane.local(job.work), lane.room(job.partials, np.uint64)
+        deflate.decode(lane.launch, job, self.arenas, streams, order, tables, rooms, status)
 
     def _decompress_zstd(self, groups: list[zstd.Group], streams: Array, tables: list[Array], status: Array) -> None:
         """Decode groups one after the other, in the same room; `tables` are theirs in a row, then `NUMBERS`."""

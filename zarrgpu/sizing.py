@@ -35,11 +35,12 @@ SHARE = 4
 def waves(request: Request, lanes: int) -> Iterator[tuple[int, int]]:
     """First chunk of each wave, and the one after its last.
 
-    Where decoding overlaps with what follows, the first waves are small, so that the engine starts soon, and so are the
-    last, since nothing is left to overlap with.
+    The first waves are small, so that the engine starts soon, and so are the last, since nothing is left to overlap
+    with; unless they take as long as large ones.
     """
     n, most = len(request.plan), chunks_per_wave(request, lanes)
-    least = most if request.program.host or n <= most // 2 else max(1, most // SHARE)
+    even = bool(request.program.host) or request.program.container.at_once > 0 or n <= most // 2
+    least = most if even else max(1, most // SHARE)
     first, size = 0, least
     while first < n:
         left = n - first
@@ -53,7 +54,7 @@ def chunks_per_wave(request: Request, lanes: int) -> int:
     """Chunks that make a wave at most, and whose bytes fit the memory limit, all lanes being full; at least one."""
     program = request.program
     nbytes = max(program.nbytes, 1)
-    n = WAVE_BYTES // nbytes
+    n = max(WAVE_BYTES // nbytes, program.container.at_once)
     if program.encoded_nbytes:
         n = min(n, UPLOAD_BYTES // program.encoded_nbytes)
     if program.host:

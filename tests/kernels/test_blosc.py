@@ -97,7 +97,7 @@ def cases() -> list[tuple[str, bytes, Status]]:
         ("version", damaged(good, 0, 3, 1), Status.BAD_HEADER),
         ("version of the inner format", damaged(good, 1, 2, 1), Status.UNSUPPORTED),
         ("reserved flag", damaged(good, 2, good[2] | 8, 1), Status.BAD_HEADER),
-        ("inner codec", damaged(good, 2, good[2] & 31 | 3 << 5, 1), Status.UNSUPPORTED),
+        ("inner codec", damaged(good, 2, good[2] & 31 | 2 << 5, 1), Status.UNSUPPORTED),
         ("typesize zero", damaged(good, 3, 0, 1), Status.BAD_HEADER),
         ("typesize that does not divide a block", damaged(good, 3, 3, 1), Status.BAD_HEADER),
         ("decoded size", damaged(good, 4, 4004), Status.WRONG_SIZE),

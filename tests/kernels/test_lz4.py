@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -271,12 +272,19 @@ ALL = {Status.OK, Status.TRUNCATED, Status.BAD_OFFSET, Status.OVERFLOW, Status.S
 
 @pytest.mark.parametrize(("kernel", "lane"), CASES)
 def test_hostile_streams_among_intact_ones(kernel: Kernel, lane: str) -> None:
-    """Verdicts are liblz4's, nothing is written outside a slot, intact neighbours, which run first, come back."""
+    """Verdicts are liblz4's, nothing is written outside a slot, intact neighbours, which run first, come back.
+
+    ``ZARRGPU_FUZZ=N`` makes N mutated streams.
+    """
     count, size = (20_000, 400) if lane != "sim" else (400, 300)
-    streams, intact = hostile(count, size, 1)
-    order = np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)])
-    status, slots = decode(kernel, lane, streams, order)
-    assert check_hostile(streams, intact, status, slots) == ALL
+    count = 2 * int(os.environ.get("ZARRGPU_FUZZ", count // 2))
+    seen: set[int] = set()
+    for seed, begin in enumerate(range(0, count, 20_000), 1):
+        streams, intact = hostile(min(20_000, count - begin), size, seed)
+        order = np.concatenate([np.arange(0, len(streams), 2), np.arange(1, len(streams), 2)])
+        status, slots = decode(kernel, lane, streams, order)
+        seen |= check_hostile(streams, intact, status, slots)
+    assert seen == ALL
 
 
 @pytest.mark.parametrize(("kernel", "lane"), CASES)

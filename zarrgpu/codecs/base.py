@@ -150,8 +150,7 @@ class Located:
     streams : int64[s, STREAM_COLUMNS]
         The streams of all chunks.
     work : dict of str to int64[k]
-        For each kind of stream that a single kernel decodes the lines of `streams`, in the order in which to start
-        them.
+        For each kind of stream but Zstandard's the lines of `streams`, in the order in which to start them.
     status : int32[c]
         `Status` of each chunk. One that is not `OK` has no streams in `work`; one that is `UNSUPPORTED` has no kernel.
     zstd : list of zarrgpu.kernels.zstd.Group
@@ -175,6 +174,19 @@ def plain_layouts(chunks: npt.NDArray[np.int64], arena: int, column: int) -> npt
     return layouts
 
 
+def one_stream(chunks: npt.NDArray[np.int64], kind: str) -> Located:
+    """What *locate* finds where a chunk is a single stream, whose headers are left to the kernel."""
+    there = chunks[:, t.C_SIZE] >= 0
+    streams = np.zeros((len(chunks), t.STREAM_COLUMNS), np.int64)
+    streams[:, t.S_START], streams[:, t.S_SIZE] = chunks[:, t.C_START], chunks[:, t.C_SIZE]
+    streams[:, t.S_DEST], streams[:, t.S_WANT] = chunks[:, t.C_SLOT], chunks[:, t.C_WANT]
+    streams[:, t.S_CHUNK] = np.arange(len(chunks))
+    streams = streams[there]
+    longest = np.argsort(-streams[:, t.S_SIZE], kind="stable")
+    work = {kind: longest} if len(streams) else {}
+    return Located(plain_layouts(chunks, t.SCRATCH, t.C_SLOT), streams, work, np.zeros(len(chunks), np.int32))
+
+
 class Container(Stage):
     """A codec whose encoded chunks hold streams that kernels decode."""
 
@@ -185,6 +197,11 @@ class Container(Stage):
         By `zarrgpu.codecs.preference`, for what the metadata promise.
         """
         return FEWEST_STREAMS[self.name]
+
+    @property
+    def at_once(self) -> int:
+        """Chunks that a wave should have, even if it becomes larger than others; 0 where that does not matter."""
+        return 0
 
     @property
     def nbytes(self) -> int:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 HEADER = 16
 BLOSCLZ, LZ4, ZLIB, ZSTD = 0, 1, 3, 4  # numbers of inner codecs; 2 was Snappy, which numcodecs lacks
-KINDS = {BLOSCLZ: "blosclz", LZ4: "lz4"}
-"""Kinds of streams that a single kernel decodes, by the number of the inner codec."""
+KINDS = {BLOSCLZ: "blosclz", LZ4: "lz4", ZLIB: "zlib"}
+"""Kinds of streams but Zstandard's, by the number of the inner codec."""
 
 
 class Blosc(Container):
-    """Blosc-1 with any inner codec that numcodecs has; all but zlib have kernels.
+    """Blosc-1 with any inner codec that numcodecs has.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Blosc(Container):
     """
 
     name = "blosc"
-    kernels = "blocks of LZ4, LZ4HC, BloscLZ, Zstd and stored streams, unshuffled in assemble; zlib on host threads"
+    kernels = "blocks of LZ4, LZ4HC, BloscLZ, zlib, Zstd and stored streams, unshuffled in assemble"
 
     def __init__(self, cname: str, spec: Spec) -> None:
         super().__init__(spec)
@@ -87,7 +87,8 @@ class Blosc(Container):
         return Located(layouts, streams, {kind: order for kind, order in work.items() if len(order)}, status, groups)
 
     def by_library(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        return np.isin(inner_codecs(encoded, chunks), (ZLIB, ZSTD))
+        zstd: npt.NDArray[np.bool_] = inner_codecs(encoded, chunks) == ZSTD
+        return zstd
 
     def tables(self) -> int:
         return self.nbytes if self.cname == "zstd" else 0

@@ -7,13 +7,19 @@ checksum among them, and zeros may follow a member. A chunk without any member i
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numcodecs
+import numpy as np
+import numpy.typing as npt
 
 from zarrgpu.codecs import _deflate
-from zarrgpu.codecs.base import Bytes, Refused, Stage
+from zarrgpu.codecs.base import Bytes, Container, Located, Refused, one_stream
+from zarrgpu.codecs.preference import streams_at_once
 from zarrgpu.kernels.tables import Status
+
+if TYPE_CHECKING:
+    from zarrgpu.encoded import Encoded
 
 HEADER, TRAILER = 10, 8
 MAGIC = b"\x1f\x8b"
@@ -24,10 +30,11 @@ TEXT = re.compile(rb"[^\0]*\0?")  # the zero may be missing: there is no stream 
 PADDING = re.compile(rb"\0*")
 
 
-class GZip(Stage):
-    """Decoded straight into `out`, member after member; its level matters to the encoder only."""
+class GZip(Container):
+    """One stream a chunk, of members, of which kernels decode a few; its level matters to the encoder only."""
 
     name = "gzip"
+    kernels = "members of Deflate, their CRC-32 and sizes verified"
 
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
         if out is None:
@@ -47,6 +54,13 @@ class GZip(Stage):
         if filled != out.size:
             raise Refused(Status.WRONG_SIZE)
         return out
+
+    @property
+    def at_once(self) -> int:
+        return streams_at_once(self.nbytes)
+
+    def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
+        return one_stream(chunks, self.name)
 
     def on_host(self) -> str:
         return _deflate.library()

@@ -6,21 +6,29 @@ What follows is ignored, as `zlib.decompress` and so numcodecs do.
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from zarrgpu.codecs import _deflate
-from zarrgpu.codecs.base import Bytes, Refused, Stage
+from zarrgpu.codecs.base import Bytes, Container, Located, Refused, one_stream
+from zarrgpu.codecs.preference import streams_at_once
 from zarrgpu.kernels.tables import Status
+
+if TYPE_CHECKING:
+    from zarrgpu.encoded import Encoded
 
 HEADER, TRAILER = 2, 4
 DEFLATE = 8
 DICTIONARY = 0x20
 
 
-class Zlib(Stage):
-    """Decoded straight into `out`; its level matters to the encoder only."""
+class Zlib(Container):
+    """One stream a chunk; its level matters to the encoder only."""
 
     name = "zlib"
+    kernels = "streams of Deflate, their Adler-32 verified"
 
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
         if out is None:
@@ -35,6 +43,13 @@ class Zlib(Stage):
         if int.from_bytes(trailer, "big") != _deflate.adler32(out):
             raise Refused(Status.BAD_CHECKSUM)
         return out
+
+    @property
+    def at_once(self) -> int:
+        return streams_at_once(self.nbytes)
+
+    def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
+        return one_stream(chunks, self.name)
 
     def on_host(self) -> str:
         return _deflate.library()
