@@ -76,10 +76,11 @@ def decoder(
     sizes, slots = cupy.asarray(streams[:, t.S_SIZE]), cupy.asarray(want)
     made, status = cupy.zeros(n, np.int64), cupy.full(n, -1, np.int32)
     cupy.cuda.get_current_stream().synchronize()
-    arrays = [ctypes.c_void_p(a.data.ptr) for a in (starts, sizes, slots, made, room, ends, status)]
-    arguments = (*arrays[:4], size, arrays[4], temporary, arrays[5], options, arrays[6], handle)
+    arrays = (starts, sizes, slots, made, room, ends, status)
+    pointers = [ctypes.c_void_p(a.data.ptr) for a in arrays]
+    arguments = (*pointers[:4], size, pointers[4], temporary, pointers[5], options, pointers[6], handle)
 
-    def enqueue() -> None:
+    def enqueue(_kept: Any = arrays) -> None:  # they live as long as this may be called
         _succeed(launch(*arguments))
 
     def check() -> None:

@@ -27,8 +27,6 @@ STARTS_AT = WINDOW_AT + WINDOW
 SEQUENCES_AT = STARTS_AT + GROUP // 8
 SHARED = SEQUENCES_AT + 8 * WARP
 
-LITERAL, LOADED, FRESH = 1, 1 << 4, 1 << 8  # where a byte of output comes from; shifted by its place in a lane's four
-
 
 def make_group(target: Target, crew: Any) -> Any:
     """Steps 1 to 3: ``(find, sequence, total, publish)``."""
@@ -133,16 +131,16 @@ def make_output(target: Target, crew: Any) -> Any:
     """Step 4: ``write(lane, bytes8, words32, words64, base, to, to32, dest, size, ring_from)``.
 
     Makes the `size` bytes of a group from `dest` on, in the slot and in the ring, whose output starts at `ring_from`.
-    What a block takes from the slot is loaded while the block before it is made: a load takes longer than that.
     """
     cuda, device, load, permute, sync = target.cuda, target.device, target.load, target.permute, target.sync
     rank_of, follow, store = make_block(target, crew)
 
     @device
-    def source_of(words64, base, rank, at, size, dest, fresh, oldest, k):
-        """Where output byte `at` of the group comes from, its sequence being the `rank`-th; it is a lane's `k`-th.
+    def source_of(bytes8, words64, base, rank, at, size, dest, block, fresh, ring_from):
+        """Where output byte `at` of the group comes from, its sequence being the `rank`-th.
 
-        Returns (its place in the window if it is a literal, else in the output; its bits of `plan`'s ``kinds``).
+        Returns (its value unless one of the next two holds, its source in the slot, whether that is older than the
+        ring, whether it is in this block at `fresh` or later, its place in the block then).
         """
         line = words64[U(U(U(base + U(SEQUENCES_AT)) >> U(3)) + U(rank & U(WARP - 1)))]
         low = U(line & U64(0xFFFFFFFF))
@@ -151,83 +149,44 @@ def make_output(target: Target, crew: Any) -> Any:
         match = U(low >> U(16))
         periods = U(U(U(at - match) * U(high & U(0xFFFFFF))) >> U(20))
         source = U(dest + at - offset - U(offset * periods))
-        kind = U(0)
-        if at < match:
-            source = U(U(at + U(high >> U(24))) & U(WINDOW - 1))
-            kind = U(U(LITERAL) << k)
-        elif at < size and source < oldest:
-            kind = U(U(LOADED) << k)
-        elif at < size and source >= fresh:
-            kind = U(U(FRESH) << k)
-        return source, kind
-
-    @device
-    def plan(lane, words32, words64, base, dest, size, block, rank, ring_from):
-        """Where the four bytes of each lane come from in a block.
-
-        Returns (four places, kinds, the rank of the block's last byte); of the bits in ``kinds``, each for four bytes,
-        `LITERAL` are in the window, `LOADED` in the slot, `FRESH` in this block, others in the ring.
-        """
-        bits = U(U(U(base + U(STARTS_AT)) >> U(2)) + U(U(block - (dest & U(FULL - 3))) >> U(5)))
-        mine, k, last = rank_of(lane, words32, bits, rank)
-        fresh = max(block, dest)
-        # What this block overwrites in the ring counts as older than the ring already.
-        oldest = max(U(max(block, U(RING - BLOCK)) - U(RING - BLOCK)), ring_from)
-        at = U(block - dest + (lane << U(2)))  # below 0, that is large, for bytes before the group
-        k = U(k + U(mine & U(1)))
-        s0, k0 = source_of(words64, base, k, at, size, dest, fresh, oldest, U(0))
-        k = U(k + U((mine >> U(1)) & U(1)))
-        s1, k1 = source_of(words64, base, k, U(at + U(1)), size, dest, fresh, oldest, U(1))
-        k = U(k + U((mine >> U(2)) & U(1)))
-        s2, k2 = source_of(words64, base, k, U(at + U(2)), size, dest, fresh, oldest, U(2))
-        k = U(k + U((mine >> U(3)) & U(1)))
-        s3, k3 = source_of(words64, base, k, U(at + U(3)), size, dest, fresh, oldest, U(3))
-        return s0, s1, s2, s3, U(k0 | k1 | k2 | k3), last
-
-    @device
-    def older(to, s, kinds, k):
-        """The byte at `s`, if it is to be loaded."""
-        return load(to, s, U(kinds & U(U(LOADED) << k)) != U(0), U(0))
-
-    @device
-    def byte_of(bytes8, base, s, kinds, k, loaded):
-        """The byte that was loaded, or the window's, or the ring's."""
-        place = U(base + U(s & U(RING - 1)))
-        if U(kinds & U(U(LITERAL) << k)) != U(0):
-            place = U(base + U(WINDOW_AT) + s)
+        is_literal = at < match
+        place = U(base + U(source & U(RING - 1)))
+        if is_literal:
+            place = U(base + U(WINDOW_AT) + U(U(at + U(high >> U(24))) & U(WINDOW - 1)))
         value = U(bytes8[place])
-        if U(kinds & U(U(LOADED) << k)) != U(0):
-            value = loaded
-        return value
+        is_match = at < size and not is_literal
+        return value, source, is_match and source < ring_from, is_match and source >= fresh, U(source - block)
 
     @device
     def write(lane, bytes8, words32, words64, base, to, to32, dest, size, ring_from):
         block = U(dest & U(FULL - 3))
+        bits = U(U(base + U(STARTS_AT)) >> U(2))
+        rank = U(FULL)  # of the byte before the group: none
         stop = U(dest + size)
-        # The byte before the group has no rank.
-        s0, s1, s2, s3, kinds, rank = plan(lane, words32, words64, base, dest, size, block, U(FULL), ring_from)
-        v0, v1 = older(to, s0, kinds, U(0)), older(to, s1, kinds, U(1))
-        v2, v3 = older(to, s2, kinds, U(2)), older(to, s3, kinds, U(3))
         while block < stop:
-            then = U(block + U(BLOCK))
-            n0, n1, n2, n3, then_kinds, w0, w1, w2, w3 = U(0), U(0), U(0), U(0), U(0), U(0), U(0), U(0), U(0)
-            if then < stop:
-                n0, n1, n2, n3, then_kinds, rank = plan(lane, words32, words64, base, dest, size, then, rank, ring_from)
-                w0, w1 = older(to, n0, then_kinds, U(0)), older(to, n1, then_kinds, U(1))
-                w2, w3 = older(to, n2, then_kinds, U(2)), older(to, n3, then_kinds, U(3))
-            v0, v1 = byte_of(bytes8, base, s0, kinds, U(0), v0), byte_of(bytes8, base, s1, kinds, U(1), v1)
-            v2, v3 = byte_of(bytes8, base, s2, kinds, U(2), v2), byte_of(bytes8, base, s3, kinds, U(3), v3)
+            mine, k, rank = rank_of(lane, words32, bits, rank)
+            fresh = max(block, dest)
+            # What this block overwrites in the ring counts as older than the ring already.
+            oldest = max(U(max(block, U(RING - BLOCK)) - U(RING - BLOCK)), ring_from)
+            at = U(block - dest + (lane << U(2)))  # below 0, that is large, for bytes before the group
+            k = U(k + U(mine & U(1)))
+            v0, s0, f0, u0, q0 = source_of(bytes8, words64, base, k, at, size, dest, block, fresh, oldest)
+            k = U(k + U((mine >> U(1)) & U(1)))
+            v1, s1, f1, u1, q1 = source_of(bytes8, words64, base, k, U(at + U(1)), size, dest, block, fresh, oldest)
+            k = U(k + U((mine >> U(2)) & U(1)))
+            v2, s2, f2, u2, q2 = source_of(bytes8, words64, base, k, U(at + U(2)), size, dest, block, fresh, oldest)
+            k = U(k + U((mine >> U(3)) & U(1)))
+            v3, s3, f3, u3, q3 = source_of(bytes8, words64, base, k, U(at + U(3)), size, dest, block, fresh, oldest)
+            v0 = load(to, s0, f0, v0)
+            v1 = load(to, s1, f1, v1)
+            v2 = load(to, s2, f2, v2)
+            v3 = load(to, s3, f3, v3)
             value = permute(permute(v0, v1, U(0x0040)), permute(v2, v3, U(0x0040)), U(0x5410))
-            if cuda.any_sync(FULL, U(kinds & U(15 * FRESH)) != U(0)):
-                u0, u1 = U(kinds & U(FRESH)) != U(0), U(kinds & U(2 * FRESH)) != U(0)
-                u2, u3 = U(kinds & U(4 * FRESH)) != U(0), U(kinds & U(8 * FRESH)) != U(0)
-                q0, q1, q2, q3 = U(s0 - block), U(s1 - block), U(s2 - block), U(s3 - block)
+            if cuda.any_sync(FULL, u0 or u1 or u2 or u3):
                 value = follow(lane, value, u0, u1, u2, u3, q0, q1, q2, q3)
-            at = U(block - dest + (lane << U(2)))
             store(words32, base, to, to32, dest, block, lane, at, size, value)
             sync()
-            block, kinds = then, then_kinds
-            s0, s1, s2, s3 = n0, n1, n2, n3
-            v0, v1, v2, v3 = w0, w1, w2, w3
+            block = U(block + U(BLOCK))
+            bits = U(bits + U(BLOCK // 32))
 
     return write

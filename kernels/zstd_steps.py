@@ -24,8 +24,6 @@ STARTS_SIZE = GROUP // 8 + BLOCK // 4
 SEQUENCES_AT = STARTS_AT + STARTS_SIZE
 SHARED = SEQUENCES_AT + 8 * WARP
 
-LITERAL, LOADED, FRESH = 1, 1 << 4, 1 << 8  # where a byte of output comes from; shifted by its place in a lane's four
-
 
 def make_publish(target: Target) -> tuple[Any, Any]:
     """``(clear, publish)``: a group's sequences in shared memory."""
@@ -62,10 +60,6 @@ def make_output(target: Target, crew: Any) -> Any:
 
     Makes the `size` bytes of a group from `dest` on, in the slot and in the ring, whose output starts at `ring_from`.
     Its literals start at `literals`, in the input if `raw`, else in the slot.
-
-    What a block takes from the input or the slot is loaded while the block before it is made: a load takes longer than
-    that. It is there by then, since the slot is read for what is older than the ring only, and literals from where the
-    output has not come yet.
     """
     cuda, device, permute, sync, load_either = (
         target.cuda,
@@ -77,10 +71,11 @@ def make_output(target: Target, crew: Any) -> Any:
     rank_of, follow, store = make_block(target, crew)
 
     @device
-    def source_of(words64, base, rank, at, size, dest, fresh, oldest, literals, k):
-        """Where output byte `at` of the group comes from, its sequence being the `rank`-th; it is a lane's `k`-th.
+    def source_of(bytes8, words64, base, rank, at, size, dest, block, fresh, oldest, literals):
+        """Where output byte `at` of the group comes from, its sequence being the `rank`-th.
 
-        Returns (its source, its bits of `plan`'s ``kinds``).
+        Returns (its value in the ring, its source, whether it is to be loaded from there, whether it is a literal,
+        whether it is in this block at `fresh` or later, its place in the block then).
         """
         line = words64[U(U(U(base + U(SEQUENCES_AT)) >> U(3)) + U(rank & U(WARP - 1)))]
         low = U(line & U64(0xFFFFFFFF))
@@ -93,87 +88,52 @@ def make_output(target: Target, crew: Any) -> Any:
             inverse = U(U(low >> U(10)) & U(0x1FFFFF))
         periods = U(U(U(at - match) * inverse) >> U(20))
         source = U(dest + at - offset - U(offset * periods))
-        kind = U(0)
-        if at < match:
+        is_literal = at < match
+        if is_literal:
             source = U(literals + at - U(high >> U(10)))
-            kind = U(U(LITERAL | LOADED) << k)
-        elif at < size and source < oldest:
-            kind = U(U(LOADED) << k)
-        elif at < size and source >= fresh:
-            kind = U(U(FRESH) << k)
-        return source, kind
-
-    @device
-    def plan(lane, words32, words64, base, dest, size, block, rank, ring_from, literals):
-        """Where the four bytes of each lane come from in a block.
-
-        Returns (four sources, kinds, the rank of the block's last byte); of the bits in ``kinds``, each for four
-        bytes, `LITERAL` are literals, `LOADED` are in the input or the slot, `FRESH` in this block, others in the ring.
-        """
-        bits = U(U(U(base + U(STARTS_AT)) >> U(2)) + U(U(block - (dest & U(FULL - 3))) >> U(5)))
-        mine, k, last = rank_of(lane, words32, bits, rank)
-        fresh = max(block, dest)
-        # What this block overwrites in the ring counts as older than the ring already.
-        oldest = max(U(max(block, U(RING - BLOCK)) - U(RING - BLOCK)), ring_from)
-        at = U(block - dest + (lane << U(2)))  # below 0, that is large, for bytes before the group
-        k = U(k + U(mine & U(1)))
-        s0, k0 = source_of(words64, base, k, at, size, dest, fresh, oldest, literals, U(0))
-        k = U(k + U((mine >> U(1)) & U(1)))
-        s1, k1 = source_of(words64, base, k, U(at + U(1)), size, dest, fresh, oldest, literals, U(1))
-        k = U(k + U((mine >> U(2)) & U(1)))
-        s2, k2 = source_of(words64, base, k, U(at + U(2)), size, dest, fresh, oldest, literals, U(2))
-        k = U(k + U((mine >> U(3)) & U(1)))
-        s3, k3 = source_of(words64, base, k, U(at + U(3)), size, dest, fresh, oldest, literals, U(3))
-        return s0, s1, s2, s3, U(k0 | k1 | k2 | k3), last
-
-    @device
-    def load(source, to, raw, s, kinds, k):
-        """The byte at `s`, if it is to be loaded."""
-        literal = U(kinds & U(U(LITERAL) << k)) != U(0)
-        return load_either(to, source, literal and raw, s, U(kinds & U(U(LOADED) << k)) != U(0), U(0))
-
-    @device
-    def byte_of(bytes8, base, s, kinds, k, loaded):
-        """The byte that was loaded, or the ring's."""
-        value = U(bytes8[U(base + U(s & U(RING - 1)))])
-        if U(kinds & U(U(LOADED) << k)) != U(0):
-            value = loaded
-        return value
+        value = U(bytes8[U(base + U(source & U(RING - 1)))])
+        is_match = at < size and not is_literal
+        wanted = is_literal or (is_match and source < oldest)
+        return value, source, wanted, is_literal, is_match and source >= fresh, U(source - block)
 
     @device
     def write(lane, bytes8, words32, words64, base, source, to, to32, dest, size, ring_from, literals, raw):
         block = U(dest & U(FULL - 3))
+        bits = U(U(base + U(STARTS_AT)) >> U(2))
+        rank = U(FULL)  # of the byte before the group: none
         stop = U(dest + size)
-        # The byte before the group has no rank.
-        s0, s1, s2, s3, kinds, rank = plan(
-            lane, words32, words64, base, dest, size, block, U(FULL), ring_from, literals
-        )
-        v0, v1 = load(source, to, raw, s0, kinds, U(0)), load(source, to, raw, s1, kinds, U(1))
-        v2, v3 = load(source, to, raw, s2, kinds, U(2)), load(source, to, raw, s3, kinds, U(3))
         while block < stop:
-            then = U(block + U(BLOCK))
-            n0, n1, n2, n3, then_kinds, w0, w1, w2, w3 = U(0), U(0), U(0), U(0), U(0), U(0), U(0), U(0), U(0)
-            if then < stop:
-                n0, n1, n2, n3, then_kinds, rank = plan(
-                    lane, words32, words64, base, dest, size, then, rank, ring_from, literals
-                )
-                w0, w1 = load(source, to, raw, n0, then_kinds, U(0)), load(source, to, raw, n1, then_kinds, U(1))
-                w2, w3 = load(source, to, raw, n2, then_kinds, U(2)), load(source, to, raw, n3, then_kinds, U(3))
-            v0, v1 = byte_of(bytes8, base, s0, kinds, U(0), v0), byte_of(bytes8, base, s1, kinds, U(1), v1)
-            v2, v3 = byte_of(bytes8, base, s2, kinds, U(2), v2), byte_of(bytes8, base, s3, kinds, U(3), v3)
+            mine, k, rank = rank_of(lane, words32, bits, rank)
+            fresh = max(block, dest)
+            # What this block overwrites in the ring counts as older than the ring already.
+            oldest = max(U(max(block, U(RING - BLOCK)) - U(RING - BLOCK)), ring_from)
+            at = U(block - dest + (lane << U(2)))  # below 0, that is large, for bytes before the group
+            k = U(k + U(mine & U(1)))
+            v0, s0, f0, l0, u0, q0 = source_of(bytes8, words64, base, k, at, size, dest, block, fresh, oldest, literals)
+            k = U(k + U((mine >> U(1)) & U(1)))
+            v1, s1, f1, l1, u1, q1 = source_of(
+                bytes8, words64, base, k, U(at + U(1)), size, dest, block, fresh, oldest, literals
+            )
+            k = U(k + U((mine >> U(2)) & U(1)))
+            v2, s2, f2, l2, u2, q2 = source_of(
+                bytes8, words64, base, k, U(at + U(2)), size, dest, block, fresh, oldest, literals
+            )
+            k = U(k + U((mine >> U(3)) & U(1)))
+            v3, s3, f3, l3, u3, q3 = source_of(
+                bytes8, words64, base, k, U(at + U(3)), size, dest, block, fresh, oldest, literals
+            )
+            v0 = load_either(to, source, l0 and raw, s0, f0, v0)
+            v1 = load_either(to, source, l1 and raw, s1, f1, v1)
+            v2 = load_either(to, source, l2 and raw, s2, f2, v2)
+            v3 = load_either(to, source, l3 and raw, s3, f3, v3)
             value = permute(permute(v0, v1, U(0x0040)), permute(v2, v3, U(0x0040)), U(0x5410))
-            if cuda.any_sync(FULL, U(kinds & U(15 * FRESH)) != U(0)):
-                u0, u1 = U(kinds & U(FRESH)) != U(0), U(kinds & U(2 * FRESH)) != U(0)
-                u2, u3 = U(kinds & U(4 * FRESH)) != U(0), U(kinds & U(8 * FRESH)) != U(0)
-                q0, q1, q2, q3 = U(s0 - block), U(s1 - block), U(s2 - block), U(s3 - block)
+            if cuda.any_sync(FULL, u0 or u1 or u2 or u3):
                 value = follow(lane, value, u0, u1, u2, u3, q0, q1, q2, q3)
-            at = U(block - dest + (lane << U(2)))
             sync()  # literals that this block overwrites have been loaded
             store(words32, base, to, to32, dest, block, lane, at, size, value)
             sync()
-            block, kinds = then, then_kinds
-            s0, s1, s2, s3 = n0, n1, n2, n3
-            v0, v1, v2, v3 = w0, w1, w2, w3
+            block = U(block + U(BLOCK))
+            bits = U(bits + U(BLOCK // 32))
 
     return write
 
