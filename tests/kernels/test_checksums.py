@@ -338,3 +338,41 @@ def test_groups_follow_the_segments() -> None:
         assert checksum.groups(table) == groups
     assert checksum.groups(table[:0]) == 0
     assert checksum.partials(table[:0]) == 0
+
+
+@every
+@everywhere
+def test_several_ranges_of_a_stream_are_compared_with_their_values(checksum: Checksum, lane: str) -> None:
+    """The first wrong one decides; lines after one that is none, and streams that were refused, are not looked at."""
+    rng = np.random.default_rng(0)
+    scratch = rng.integers(0, 256, 3 * SEGMENT, np.uint8)
+    source = np.zeros(16, np.uint8)
+    ranges = [(0, 50), (51, 3), (60, 0), (1001, SEGMENT + 9), (5, 2 * SEGMENT), (7, 100)]
+    good = [(SCRATCH, a, n, 0, ORACLES[checksum](scratch[a : a + n].tobytes()) & 0xFFFFFFFF) for a, n in ranges]
+    wrong, none = [(*line[:4], line[4] ^ 1) for line in good], (-1, 7, 7, 7, 7)
+    cases = [
+        (OK, [good[0], good[1], good[2]]),
+        (OK, [good[3], good[4], none]),
+        (OK, [good[3], none, wrong[4]]),
+        (BAD_CHECKSUM, [good[0], wrong[1], good[2]]),
+        (BAD_CHECKSUM, [wrong[4], none, none]),
+        (BAD_TABLE, [good[0], (SCRATCH, 3 * SEGMENT - 5, 6, 0, 0), wrong[1]]),
+        (BAD_TABLE, [(FILL, 0, 5, 0, 0), none, none]),
+    ]
+    order = np.array([6, 5, 4, 3, 2, 1, 0, -1, 99], np.int64)
+    table = np.array([line for s in order for line in (cases[s][1] if 0 <= s < 7 else [none] * 3)], np.int64)
+    for groups in (checksum.groups(table[:, :4]), 1):
+        partial = np.zeros(len(table) * groups, np.uint64)
+        status = np.zeros(9, np.int32)
+        status[7] = Status.SHORT  # not in the order
+        arenas = source, kit.words(source), scratch, kit.words(scratch)
+        kit.run(checksum.partial, lane, len(table) * groups, groups, *arenas, table, checksum.tables, partial)
+        rest = (table, checksum.tables, partial, order, status)
+        kit.run(checksum.compare, lane, len(order), groups, source, scratch, *rest)
+        want = [case[0] for case in cases]
+        if groups == 1:  # too few for what is longer
+            want[1] = want[2] = want[4] = BAD_TABLE
+        assert status.tolist() == [*want, Status.SHORT, 0]
+    status = np.full(9, Status.OVERFLOW, np.int32)
+    kit.run(checksum.compare, lane, len(order), 1, source, scratch, table, checksum.tables, partial, order, status)
+    assert (status == Status.OVERFLOW).all()
