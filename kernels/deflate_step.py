@@ -1,16 +1,15 @@
 """A step of the Deflate decoder: what a crew does with a window of the input.
 
-1. Each lane decodes its segment of the window, from the segment's first bit on.
-2. Lanes whose start is not where the lane before ended decode again from there, until all agree.
-3. A prefix sum says where the output of each lane's tokens goes.
-4. Literals go to their place in a ring of the latest output. A match leaves its description there, in the first three
+1. Lanes decode segments of the window into lists of tokens, and find out which lists start where a token does, as
+   `zarrgpu.kernels.deflate_agree` says.
+2. A prefix sum says where the output of each lane's tokens goes.
+3. Literals go to their place in a ring of the latest output. A match leaves its description there, in the first three
    of its own bytes, length - 3 and (distance - 1) + 32768, and a bit in a bitmap of the bytes that matches start at:
    enough for `zarrgpu.kernels.deflate_copy` to make the step's bytes, all of them at once.
 
 A stored block is copied into the ring, so much a step.
 
-Bounds. A turn of step 2 makes at least one more lane right, the first one that was not, so that there are as many turns
-as lanes at most. A step takes at least a token, a block's header or its end, so that the input's end is reached.
+Bounds. A step takes at least a token, a block's header or its end, so that the input's end is reached.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from zarrgpu._cuda import Target
+from zarrgpu.kernels.deflate_agree import PATIENCE, STARTS, make_agree
 from zarrgpu.kernels.deflate_codes import make_codes
 from zarrgpu.kernels.deflate_crew import Crew, make_or
 from zarrgpu.kernels.deflate_form import Layout
 from zarrgpu.kernels.deflate_input import FULL, Input
-from zarrgpu.kernels.deflate_tokens import BROKEN, ENDS, TRUNCATED, make_lists
+from zarrgpu.kernels.deflate_tokens import BROKEN, ENDS, TRUNCATED
 from zarrgpu.kernels.tables import Status
 
 U = np.uint32
@@ -34,22 +34,23 @@ RUNNING = -1  # in place of a status: the stream goes on
 OK, CUT, BAD_HEADER = int(Status.OK), int(Status.TRUNCATED), int(Status.BAD_HEADER)
 BAD_CODE, BAD_OFFSET, OVERFLOW = int(Status.BAD_CODE), int(Status.BAD_OFFSET), int(Status.OVERFLOW)
 
-# What a step finds next, in the low bits of `mode`; two flags beside it.
+# What a step finds next, in the low bits of `mode`; three flags beside it.
 HEADER, CODED, STORED, END = 0, 1, 2, 3
 KIND, LAST, FIXED = 3, 4, 8  # the block is the last one; the tables are those of the fixed codes
+SLOW = 16  # lanes do not agree soon about this block's tokens
 SHORT = 16  # bits of a segment where so little output fits
 
 
 def make_segment(layout: Layout) -> Any:
-    """``resize(segment, bits, made, full, close)``: bits of the next step's segments, by what this one's gave.
+    """``resize(segment, bits, parts, made, full, close)``: bits of the next step's segments, by what `parts` gave.
 
     So many that the output is four fifths of what there is room for: what does not fit is decoded again. `full` says
     that a list was full, `close` that one nearly was.
     """
-    output, most, lanes = layout.form.output, layout.form.segment, layout.crew
+    output, most = layout.form.output, layout.form.segment
 
-    def resize(segment, bits, made, full, close):
-        size = U(U(U(bits // U(lanes)) * U(output - output // 5)) // max(made, U(1)))
+    def resize(segment, bits, parts, made, full, close):
+        size = U(U(U(bits // parts) * U(output - output // 5)) // max(made, U(1)))
         size = min(min(size, U(segment << U(2))), U(most))
         if full:
             size = min(size, U(segment >> U(1)))
@@ -63,50 +64,23 @@ def make_segment(layout: Layout) -> Any:
 
 
 def make_coded(target: Target, layout: Layout, crew: Crew, source: Input) -> Any:
-    """``coded(lane, words, halves, bytes8, buffer, op, done, pos, segment)``: a step of a coded block.
+    """``coded(lane, words, halves, bytes8, buffer, op, done, pos, segment, slow)``: a step of a coded block.
 
     `op` is where the output goes, after `done` bytes of the same stream. Gives a status, bytes of output, the next bit,
-    whether the block ends, and bits of the next segments.
+    whether the block ends, bits of the next segments, and whether they should be spread, as `slow` says of these.
     """
     device = target.device
-    limits, run, mend, made = make_lists(target, layout, source)
+    limits, agree, made = make_agree(target, layout, crew, source)
     resize, set_bits = device(make_segment(layout)), make_or(target)
-    sync, previous, lowest, pick, total = crew
-    lanes, slots, spare, output = layout.crew, layout.form.slots, layout.form.spare, layout.form.output
+    lowest, pick, total = crew.lowest, crew.pick, crew.total
+    lanes, slots, output = layout.crew, layout.form.slots, layout.form.output
     ring, ring_mask, lists = 4 * layout.ring, layout.ring_bytes - 1, 2 * layout.lists
     starts, starts_words = layout.starts, layout.starts_words
 
     @device
-    def agree(lane, words, halves, pos, segment, known):
-        """Steps 1 and 2: (lanes that count, this one's start, first slot, slots, bytes of output, exit)."""
-        begin = U(pos + U(lane * segment))
-        end = U(begin + segment)
-        n, size, exit_ = run(lane, words, halves, begin, end, known)
-        first, count, turn = U(spare), U(0), U(0)
-        while count == U(0) and turn <= U(lanes):
-            turn = U(turn + U(1))
-            right = previous(lane, words, exit_, begin)
-            wrong = lowest(lane, words, right != begin)
-            if wrong == U(lanes):
-                count = U(lanes)
-            else:
-                if pick(lane, words, right, wrong) >= U(TRUNCATED):  # the lane before it is right, and nothing follows
-                    count = wrong
-                elif right != begin and right < U(TRUNCATED):
-                    first, n, size, exit_, full = mend(
-                        lane, words, halves, right, end, begin, first, n, size, exit_, known
-                    )
-                    begin = right
-                    if full:
-                        n, size, exit_ = run(lane, words, halves, begin, end, known)
-                        first = U(spare)
-            sync()
-        return count, begin, first, n, size, exit_
-
-    @device
-    def coded(lane, words, halves, bytes8, buffer, op, done, pos, segment):
-        count, at, first, n, size, exit_ = agree(lane, words, halves, pos, segment, limits(words))
-        if lane >= count:
+    def coded(lane, words, halves, bytes8, buffer, op, done, pos, segment, slow):
+        counts, last, at, first, n, size, exit_, turns = agree(lane, words, halves, pos, segment, slow, limits(words))
+        if not counts:
             n, size = U(0), U(0)
         upto, whole = total(lane, words, size)
         o = U(upto - size)
@@ -144,7 +118,7 @@ def make_coded(target: Target, layout: Layout, crew: Crew, source: Input) -> Any
             whole = pick(lane, words, o, cut)
             pos = pick(lane, words, at, cut)
         else:
-            found = pick(lane, words, exit_, U(count - U(1)))
+            found = pick(lane, words, exit_, last)
             pos = U(found & U(TRUNCATED - 1))
             if found & U(BROKEN):
                 status = S(BAD_CODE)
@@ -152,7 +126,9 @@ def make_coded(target: Target, layout: Layout, crew: Crew, source: Input) -> Any
             full = U(found & U(TRUNCATED)) != U(0)
         if lowest(lane, words, bad) < U(lanes):
             status = S(BAD_OFFSET)
-        return status, whole, pos, ends, resize(segment, U(pos - before), whole, full, close)
+        parts = U(lanes // STARTS) if slow else U(lanes)
+        segment = resize(segment, U(pos - before), parts, whole, full, close)
+        return status, whole, pos, ends, segment, slow or turns > U(PATIENCE)
 
     return coded
 
@@ -262,9 +238,12 @@ def make_step(target: Target, layout: Layout, crew: Crew, source: Input) -> Any:
             mode = U(mode | kind)
         if status == S(RUNNING):
             if kind == U(CODED):
-                status, made, pos, ends, segment = coded(
-                    lane, words, halves, bytes8, buffer, op, U(op - begin), pos, segment
+                slow = U(mode & U(SLOW)) != U(0)
+                status, made, pos, ends, segment, slow = coded(
+                    lane, words, halves, bytes8, buffer, op, U(op - begin), pos, segment, slow
                 )
+                if slow:
+                    mode = U(mode | U(SLOW))
                 if place(base, pos) > end:
                     status = S(CUT)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import zlib
 from collections import Counter
@@ -69,6 +70,27 @@ def test_large_streams(name: str, lane: str) -> None:
     data = list(kinds(1_500_000, 4).values())
     pairs = [(encode(d, level), d) for d in data for level in (0, 1, 6, 9)]
     check(name, lane, [(z, len(d)) for z, d in pairs], [d for _, d in pairs])
+
+
+def flat(n: int, seed: int) -> tuple[bytes, bytes]:
+    """A stream of codes of 8 bits, a few of 9, and its data: lanes that start elsewhere hardly ever meet the others."""
+    rng = np.random.default_rng(seed)
+    data = np.where(rng.random(n) < 0.02, rng.integers(144, 256, n), rng.integers(0, 144, n)).astype(np.uint8).tobytes()
+    return encode(data, strategy=zlib.Z_FIXED), data
+
+
+@pytest.mark.parametrize(("name", "lane"), CASES)
+def test_codes_that_do_not_synchronise(name: str, lane: str) -> None:
+    """Intact, cut, and with bytes changed; other blocks follow."""
+    n, rng = 3000 if lane == "sim" else 40_000, np.random.default_rng(0)
+    pairs = [flat(n, seed) for seed in range(2)]
+    check(name, lane, [(z, len(d)) for z, d in pairs], [d for _, d in pairs])
+    mixed = [d + bytes(500) + e for (_, d), (_, e) in itertools.pairwise(pairs)]
+    check(name, lane, [(encode(d, strategy=zlib.Z_FIXED, flush=n), len(d)) for d in mixed], mixed)
+    streams = [(kit.mutate(z, rng), len(d)) for z, d in pairs for _ in range(2 if lane == "sim" else 50)]
+    status, slots = decode(name, lane, streams)
+    for i, (stream, want) in enumerate(streams):
+        assert oracle(stream, want) == (slots[i].tobytes() if status[i] == Status.OK else None), i
 
 
 @pytest.mark.parametrize(("name", "lane"), CASES)
@@ -402,6 +424,8 @@ def test_lanes_in_any_order(name: str, seed: int) -> None:
     data = [d for k, d in kinds(1500, seed).items() if not k.startswith("period")]
     with fastsim.scheduled(seed):
         check(name, "sim", [(framed(encode(d, flush=500), d, ZLIB), len(d)) for d in data], data, ZLIB)
+        stream, d = flat(1500, seed)
+        check(name, "sim", [(stream, len(d))], [d])
 
 
 @pytest.mark.parametrize(("name", "lane"), [("solo", "host"), (TINY, "host"), *[c for c in CASES if c[1] == "cuda"]])
