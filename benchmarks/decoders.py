@@ -3,9 +3,10 @@
     python -m benchmarks.decoders [--only TEXT] [--json FILE] [--targets]
 
 Each set is some hundred different pieces of data, compressed by the CPU's libraries and given again and again, each
-time elsewhere in memory, up to the number of streams; those that do not shrink are left out, as Blosc stores them. All decode them longest first, by CUDA events, and their bytes
-are compared before they are timed. What ours do on the host before, to find blocks and sequences, runs while other
-waves decode and is not in these figures; it follows in a column of its own.
+time elsewhere in memory, up to the number of streams; those that do not shrink are left out, as Blosc stores them. All
+decode them longest first, by CUDA events, and their bytes are compared before they are timed. What ours do on the host
+before, to find blocks and sequences, runs while other waves decode and is not in these figures; it follows in a column
+of its own.
 
 Targets on one H200: LZ4 2.5 times nvCOMP on float32 fields with byte shuffle from 1000 streams on, 1.2 times on every
 set; Zstandard 1.3 times at 1024 and 8192 frames, twice on 256 frames of 4.15 MB, with no more scratch than output;

@@ -1,6 +1,6 @@
 """Kernels or host threads: where the table in `zarrgpu.codecs.preference` comes from.
 
-    python -m benchmarks.preference
+    python -m benchmarks.preference [--only CODEC]
 
 One array a line, float32 fields in chunks of some rows, read with all streams decoded by kernels and with all decoded
 by the library on all cores. What counts is how many streams a wave has, since a GPU decodes few hardly faster than one.
@@ -8,6 +8,7 @@ by the library on all cores. What counts is how many streams a wave has, since a
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from functools import partial
 
@@ -36,10 +37,12 @@ COMPRESSORS = {
 
 def main() -> None:
     """Measure, and print a table."""
-    device = engine.available()[0]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.preference", description="Kernels or host threads.")
+    parser.add_argument("--only", default="", help="codecs whose name contains this")
+    only, device = parser.parse_args().only, engine.available()[0]
     print(f"{'GB/s decoded, to ' + device:<40} {'kernels':>8} {'library':>8}")
     for name, compressor in COMPRESSORS.items():
-        for rows, n in SIZES:
+        for rows, n in SIZES if only in name else ():
             shape = (n * rows // 721 or 1, 721, 1440)
             with tempfile.TemporaryDirectory(prefix="zarrgpu-") as folder:
                 array = write_sample(folder, shape, (1, rows, 1440), compressors=compressor)
