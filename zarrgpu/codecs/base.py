@@ -222,8 +222,8 @@ class Container(Stage):
         return self.nbytes
 
     def tables(self) -> int:
-        """Bytes that its decoder's tables take for each chunk of a wave, unless a single chunk needs more."""
-        return 0
+        """Bytes that a chunk takes besides: its decoder's tables, or what the library decodes where streams are few."""
+        return self.nbytes if self.fewest else 0
 
 
 class Transform(Stage):

@@ -91,7 +91,7 @@ class Blosc(Container):
         return zstd
 
     def tables(self) -> int:
-        return self.nbytes if self.cname == "zstd" else 0
+        return self.nbytes if self.cname == "zstd" else super().tables()
 
     def on_host(self) -> str:
         return "c-blosc by numcodecs"
