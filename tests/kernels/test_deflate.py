@@ -469,4 +469,4 @@ def test_fixtures_of_numcodecs(name: str, lane: str, codec: str, corpus: Path) -
 def test_forms_are_chosen_by_the_number_of_streams() -> None:
     """Each of them by some number, the one that is best for few streams first."""
     chosen = list(dict.fromkeys(deflate.choose(n) for n in range(1, 5000)))
-    assert chosen == ["crew", "long", "duo", "solo"]
+    assert chosen == ["crew", "long", "solo"]
