@@ -1,0 +1,54 @@
+"""Plots, by matplotlib, which the extra ``bench`` brings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zarrgpu._record import Span
+
+NEEDS = "plots need matplotlib: pip install 'zarrgpu[bench]'"
+COLOURS = {
+    "fetch": "#4e79a7",
+    "locate": "#f28e2b",
+    "upload": "#76b7b2",
+    "decompress": "#59a14f",
+    "assemble": "#edc948",
+    "check": "#e15759",
+    "enqueue": "#9c755f",
+    "wait": "#d7d7d7",
+}
+
+
+def figure(width: float, height: float) -> tuple[Any, Any]:
+    """A figure with one pair of axes that belongs to no window."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(NEEDS, name=error.name) from error
+    made = Figure(figsize=(width, height), layout="constrained")
+    return made, made.subplots()
+
+
+def timeline(spans: Sequence[Span], path: str | PathLike[str]) -> None:
+    """Draw what each wave was in when: a line for each wave and place, a colour for each step."""
+    lines = sorted({(span.wave, span.where) for span in spans}, key=lambda line: (line[0], line[1] != "host"))
+    made, axes = figure(10, 1.5 + 0.22 * max(len(lines), 4))
+    for name, colour in COLOURS.items():
+        mine = [span for span in spans if span.step == name]
+        if mine:
+            axes.barh(
+                [lines.index((span.wave, span.where)) for span in mine],
+                [(span.end - span.begin) * 1e3 for span in mine],
+                left=[span.begin * 1e3 for span in mine],
+                color=colour,
+                label=name,
+            )
+    axes.set_yticks(range(len(lines)), [f"wave {wave}, {where}" for wave, where in lines])
+    axes.invert_yaxis()
+    axes.set_xlabel("ms since the beginning")
+    if lines:
+        made.legend(loc="outside upper center", ncols=len(COLOURS), frameon=False)
+    made.savefig(path)
