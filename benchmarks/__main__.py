@@ -35,10 +35,9 @@ from typing import Any
 
 import zarr
 
-from benchmarks import ceilings
 from benchmarks.waves import Wave, seconds
 from zarrgpu import engine
-from zarrgpu.bench import WRONG, Measurement, compare, difference, on, systems, to_host
+from zarrgpu.bench import WRONG, Measurement, ceilings, compare, difference, on, systems, to_host
 from zarrgpu.engine.base import cores
 from zarrgpu.kernels import assemble, assemble_words, lz4, lz4_group, stored
 from zarrgpu.sample import write_sample

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -51,4 +51,29 @@ def timeline(spans: Sequence[Span], path: str | PathLike[str]) -> None:
     axes.set_xlabel("ms since the beginning")
     if lines:
         made.legend(loc="outside upper center", ncols=len(COLOURS), frameon=False)
+    made.savefig(path)
+
+
+def bars(
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    bold: Sequence[bool],
+    title: str,
+    path: str | PathLike[str],
+) -> None:
+    """Draw GB/s: a group of bars for each label, one bar of each of the series; the bold ones in a stronger colour."""
+    made, axes = figure(9, 1.5 + 0.3 * max(1, len(labels)) * len(series))
+    height = 0.8 / len(series)
+    for k, (name, rates) in enumerate(series.items()):
+        at = [i + k * height for i in range(len(labels))]
+        colours = [COLOURS["decompress" if strong else "fetch"] for strong in bold]
+        drawn = axes.barh(at, rates, height=height * 0.9, color=colours, alpha=1 - 0.5 * k, label=name)
+        axes.bar_label(drawn, fmt="%.2f", padding=3)
+    axes.set_yticks([i + height * (len(series) - 1) / 2 for i in range(len(labels))], labels)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set_xlabel("GB/s decoded")
+    axes.set_title(title, fontsize="medium", parse_math=False)
+    if len(series) > 1:
+        made.legend(loc="outside lower center", ncols=len(series), frameon=False)
     made.savefig(path)
