@@ -20,7 +20,7 @@ import zarrgpu
 from tests.engines import make, smooth
 from zarrgpu import bench
 from zarrgpu.bench import BenchMismatch, Measurement, System, compare, difference, measure, page_cache
-from zarrgpu.bench.ways import absolute
+from zarrgpu.bench.ways import _kvstore, absolute
 
 
 @pytest.fixture
@@ -260,16 +260,13 @@ def test_files_are_dropped_from_the_page_cache(array: zarr.Array[Any], tmp_path:
     files = page_cache.files_of(array)
     assert files is not None
     assert len(files) == 7
+    if not page_cache.can_drop(files):
+        pytest.skip("this file system keeps files in memory, or does not say what is there")
     for path in files:
         Path(path).read_bytes()
-    told = page_cache.is_cached(files[0])
-    if told is None:
-        pytest.skip("this file system does not say what is in the page cache")
-    assert told
-    if not page_cache.can_drop(files):
-        pytest.skip("this file system keeps files in memory")
+    assert page_cache.is_cached(files[0])
     page_cache.drop(files)
-    assert page_cache.is_cached(files[0]) is False
+    assert sum(page_cache.is_cached(path) is False for path in files) > len(files) / 2
 
 
 def test_cold_is_not_told_apart_where_it_cannot_be(array: zarr.Array[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,5 +310,12 @@ def test_tensorstore_is_given_files_and_http(array: zarr.Array[Any]) -> None:
     (found,) = compare(make(smooth((3, 4)), (1, 4)), systems=[tensorstore], repeats=1)
     assert found.failure is not None
     assert "files and HTTP addresses" in found.failure
-    remote: Any = SimpleNamespace(store_path="https://example.org/a.zarr", metadata=SimpleNamespace(zarr_format=3))
-    assert bench.ways._kvstore(remote) == {"driver": "http", "base_url": "https://example.org/a.zarr/"}
+    pytest.importorskip("fsspec")
+    pytest.importorskip("aiohttp")
+    store = zarr.storage.FsspecStore.from_url("https://example.org/a.zarr")
+    for path in ("", "b"):
+        remote: Any = SimpleNamespace(store_path=SimpleNamespace(store=store, path=path))
+        assert _kvstore(remote) == {
+            "driver": "http",
+            "base_url": f"https://example.org/a.zarr/{path}".rstrip("/") + "/",
+        }

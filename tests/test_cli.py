@@ -58,7 +58,7 @@ def test_bench_ends_with_a_table_and_a_sentence(run: Run, store: Path, tmp_path:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert re.fullmatch(
-        r"Read this store with .* on host: \d+\.\d\d GB/s(, \d+\.\d times as fast as plain zarr)?; "
+        r"Read this store with .* on host: [\d.e-]+ GB/s(, \d+\.\d times as fast as plain zarr)?; "
         r"what bounds it is (storage|the decoder|Python), which (is busy for|by this run's ceilings takes) \d+% "
         r"of the time\.",
         lines[-1],

@@ -233,26 +233,33 @@ class _NoRanges:
         """Do nothing."""
 
 
-def _ranges() -> Any:
+_listeners: list[Callable[[Log], None]] = []
+_ranges: Any = _NoRanges()
+
+
+@contextmanager
+def heard_by(listener: Callable[[Log], None]) -> Iterator[None]:
+    """Give `listener` the log of every read that ends well."""
+    global _ranges
     try:
-        return importlib.import_module("nvtx")
+        _ranges = importlib.import_module("nvtx")
     except ImportError:
-        return _NoRanges()
-
-
-listeners: list[Callable[[Log], None]] = []
-"""What is given the log of every read that ends well."""
+        _ranges = _NoRanges()
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
 
 
 @contextmanager
 def recorded(request: Request, lanes: Sequence[Lane]) -> Iterator[None]:
     """Watch the lanes of a read, if anybody listens."""
-    if not listeners:
+    if not _listeners:
         yield
         return
     log = Log(request.engine.name, request.program.nbytes * len(request.plan))
-    ranges = _ranges()
-    watches = [Watch(lane, log, ranges) for lane in lanes]
+    watches = [Watch(lane, log, _ranges) for lane in lanes]
     try:
         for lane, watch in zip(lanes, watches, strict=True):
             lane.watch = watch
@@ -266,7 +273,7 @@ def recorded(request: Request, lanes: Sequence[Lane]) -> Iterator[None]:
     for name, wave, begin, until in (stamped for watch in watches for stamped in watch.stamps):
         times = (now - last.elapsed(stamp, end) for stamp in (begin, until))
         log.spans.append(Span(name, log.engine, wave, *times))
-    for listener in list(listeners):
+    for listener in list(_listeners):
         listener(log)
 
 

@@ -199,10 +199,9 @@ def profile() -> Iterator[Profile]:
     (8000, ['fetch', 'decompress'])
     """
     found = Profile()
-    listener = found._add
-    _record.listeners.append(listener)
-    try:
-        yield found
-    finally:
-        _record.listeners.remove(listener)
-        found.seconds = perf_counter() - found._begin
+    with _record.heard_by(found._add):
+        found._begin = perf_counter()
+        try:
+            yield found
+        finally:
+            found.seconds = perf_counter() - found._begin

@@ -64,7 +64,7 @@ class Findings:
         best = self.best()
         if best is None:
             return "Nothing could be read."
-        said = f"Read this store with {best.system} on {best.device}: {best.rate:.2f} GB/s"
+        said = f"Read this store with {best.system} on {best.device}: {digits(best.rate)} GB/s"
         base = baseline(best, self.measured)
         if base is not None and base is not best:
             said += (
@@ -104,7 +104,7 @@ class Findings:
             if profile.spans:
                 console.print(self._steps(device, profile))
         if self.ceilings:
-            text = ", ".join(f"{name} {rate:.2f}" for name, rate in self.ceilings.items())
+            text = ", ".join(f"{name} {digits(rate)}" for name, rate in self.ceilings.items())
             console.print(f"Ceilings of this machine in this run, GB/s: {text}", markup=False)
         for m in self.measured:
             if m.note or m.failure:
@@ -114,7 +114,7 @@ class Findings:
 
     def _table(self) -> Any:
         first = self.measured[0]
-        size = f"{first.decoded / 1e6:.0f} MB decoded"
+        size = f"{digits(first.decoded / 1e6)} MB decoded"
         if first.stored:
             size += f", {first.decoded / first.stored:.2f} times smaller in the store"
         cold = any(m.cold for m in self.measured)
@@ -131,8 +131,8 @@ class Findings:
                 continue
             base = baseline(m, self.measured)
             gain = f"{base.seconds / m.seconds:.1f}x" if base is not None else "-"
-            colds = (f"{m.cold_rate:.2f}",) * cold
-            figures = (f"{m.seconds * 1e3:.1f}", f"{m.spread:.0%}", f"{m.rate:.2f}", *colds, gain)
+            colds = (digits(m.cold_rate),) * cold
+            figures = (f"{m.seconds * 1e3:.1f}", f"{m.spread:.0%}", digits(m.rate), *colds, gain)
             table.add_row(m.system, m.device, *figures, style="bold" if m.ours else None)
         return table
 
@@ -149,13 +149,18 @@ class Findings:
                 step.where,
                 f"{step.busy * 1e3:.2f}",
                 f"{step.busy / profile.seconds:.0%}",
-                f"{step.nbytes / 1e6:.1f}" if step.nbytes else "",
-                "" if math.isnan(step.rate) else f"{step.rate:.2f}",
+                digits(step.nbytes / 1e6) if step.nbytes else "",
+                "" if math.isnan(step.rate) else digits(step.rate),
                 "" if part is None else f"{part:.0%}",
             )
         share = f"{profile.outside / profile.seconds:.0%}"
         table.add_row("outside of waves", "host", f"{profile.outside * 1e3:.2f}", share, "", "", "")
         return table
+
+
+def digits(x: float) -> str:
+    """A figure with two digits after the point, or, if it is small, two digits that say something."""
+    return f"{x:.2f}" if x >= 0.1 else f"{x:.2g}"
 
 
 def baseline(m: Measurement, measured: Sequence[Measurement]) -> Measurement | None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import zarr
+from zarr.storage import FsspecStore
 
 import zarrgpu
 from zarrgpu._compat import store as stores
@@ -186,10 +187,10 @@ def _kvstore(array: zarr.Array[Any]) -> dict[str, str]:
     path = stores.local_path(array.store_path)
     if path is not None:
         return {"driver": "file", "path": f"{path.rstrip('/')}/"}
-    url = str(array.store_path)
-    if url.startswith(("http://", "https://")):
-        return {"driver": "http", "base_url": f"{url.rstrip('/')}/"}
-    raise ValueError(f"tensorstore is given files and HTTP addresses here, not {url}")
+    store = array.store_path.store
+    if isinstance(store, FsspecStore) and store.path.startswith(("http://", "https://")):
+        return {"driver": "http", "base_url": f"{store.path.rstrip('/')}/{array.store_path.path}".rstrip("/") + "/"}
+    raise ValueError(f"tensorstore is given files and HTTP addresses here, not {store}")
 
 
 def _tensorstore_read(opened: Any, selection: Any) -> Any:
