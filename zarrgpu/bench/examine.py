@@ -28,6 +28,7 @@ def examine(
     repeats: int,
     name: str,
     progress: Callable[[int, int, str], None] | None = None,
+    budget: float | None = None,
 ) -> Findings:
     """Measure reads of an array.
 
@@ -44,11 +45,12 @@ def examine(
         What the array is called.
     progress : callable, optional
         As of `compare`.
+    budget : float, optional
+        As of `compare`; what makes a whole bench take a minute or three by default.
     """
     chosen = first_part(array) if selection is None else selection
     files = page_cache.files_of(array)
     drop = partial(page_cache.drop, files) if files and page_cache.can_drop(files) else None
-    budget = BUDGET[devices[0] != "host"]
     measured = compare(
         array,
         chosen,
@@ -56,7 +58,7 @@ def examine(
         repeats=repeats,
         progress=progress,
         drop=drop,
-        budget=budget,
+        budget=BUDGET[devices[0] != "host"] if budget is None else budget,
     )
     title = f"{name}: {array.dtype} {array.shape}, chunks {array.chunks}"
     if array.shards is not None:
