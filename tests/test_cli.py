@@ -26,7 +26,6 @@ from typer.testing import CliRunner
 
 pytestmark = pytest.mark.filterwarnings("ignore:Combining a `sharding_indexed`")  # zarr's, of a test array
 Run = Callable[..., Any]
-README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.fixture
@@ -174,11 +173,6 @@ def test_explain_lists_stages_and_reasons_of_every_array(run: Run, group: Path) 
     assert result.exit_code == 0, result.output
     assert "u: float32 (3, 4), chunks (3, 4)\nthrough zarr's own pipeline: codec scale_offset outside" in result.stdout
     assert run("explain", group / "t", "--device", "host").stdout.count("float32") == 1
-
-
-def test_the_readme_shows_what_explain_prints(store: Path) -> None:
-    listing = str(zarrgpu.explain(store, "host"))
-    assert f'```python\n>>> print(zarrgpu.explain("era5.zarr/t2m", device="host"))\n{listing}\n' in README.read_text()
 
 
 def test_explain_of_a_group_without_arrays_is_an_error(run: Run, tmp_path: Path) -> None:
