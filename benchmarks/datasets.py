@@ -75,36 +75,41 @@ def big_endian(store: Any, n: int) -> zarr.Array[Any]:
     return written(store, few, n, dtype=">f4", zarr_format=2, compressors=blosc(2))
 
 
+def sea_temperature(seed: int) -> npt.NDArray[np.int16]:
+    """``int16[1023, 2047]``: temperatures of the sea, packed; land is one value."""
+    rng = np.random.default_rng((3, seed))
+    noise = rng.normal(0, 3, (1023, 2047))
+    values = np.rint(spectral_field((1023, 2047), rng) * 900 + noise).astype("i2")
+    values[spectral_field((1023, 2047), rng) > 0.45] = -32768
+    return values
+
+
 def packed(compressors: Any, filters: Any = None, dtype: str = "i2") -> Write:
-    """int16 temperatures of the sea as HDF5 files have them, in Zarr 2: land is one value."""
+    """Temperatures of the sea as HDF5 files have them, in Zarr 2."""
 
     def write(store: Any, n: int) -> zarr.Array[Any]:
-        few = []
-        for seed in range(min(n, 4)):
-            rng = np.random.default_rng((3, seed))
-            noise = rng.normal(0, 3, (1023, 2047))
-            values = np.rint(spectral_field((1023, 2047), rng) * 900 + noise).astype("i2")
-            values[spectral_field((1023, 2047), rng) > 0.45] = -32768
-            few.append(values[None].astype(dtype))
+        few = [sea_temperature(seed)[None].astype(dtype) for seed in range(min(n, 4))]
         return written(store, few, n, dtype=dtype, zarr_format=2, filters=filters, compressors=compressors)
 
     return write
 
 
-def micrograph(side: int, compressors: Any, layers: int = 1) -> Write:
-    """uint16 volumes of photon counts with camera noise, in cubes of `side`, four of them side by side."""
+def volume(seed: int, side: int = 128) -> npt.NDArray[np.uint16]:
+    """``uint16[side, side, 4 * side]``: photon counts with camera noise."""
+    rng = np.random.default_rng((2, seed))
+    light = np.exp(spectral_field((side, 4 * side), rng))
+    counts = rng.poisson(light, (side, side, 4 * side)) + rng.normal(0, 2, (side, side, 4 * side))
+    return np.clip(100 + counts, 0, 65535).astype("u2")
 
-    def volume(seed: int) -> npt.NDArray[np.uint16]:
-        rng = np.random.default_rng((2, seed))
-        light = np.exp(spectral_field((side, 4 * side), rng))
-        counts = rng.poisson(light, (side, side, 4 * side)) + rng.normal(0, 2, (side, side, 4 * side))
-        return np.clip(100 + counts, 0, 65535).astype("u2")
+
+def micrograph(side: int, compressors: Any) -> Write:
+    """Volumes in cubes of `side`, four of them side by side."""
 
     def write(store: Any, n: int) -> zarr.Array[Any]:
         array = zarr.create_array(
             store, shape=(n * side, side, 4 * side), chunks=(side,) * 3, dtype="u2", compressors=compressors
         )
-        volumes = [volume(seed) for seed in range(min(n, 4))]
+        volumes = [volume(seed, side) for seed in range(min(n, 4))]
         for i in range(n):
             array[i * side : (i + 1) * side] = np.roll(volumes[i % 4], i // 4, axis=1)
         return array

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,26 +87,15 @@ class Wave:
 
     def zstd(self, step: str = "") -> tuple[Enqueue, int]:
         """What decodes the streams of Zstandard, or the kernel of that name alone, and how many bytes come out."""
-        launches, status = [], self.lane.zeros(len(self.located.streams))
-        (streams,) = self.lane.tables(self.located.streams)
-        for group in self.located.zstd:
-            tables = self.lane.tables(group.lines, group.first, group.blocks, zstd.NUMBERS)
-            pool, digests = (self.lane.room(n, np.uint64) for n in (group.sequences, 4 * group.n_blocks))
-            rooms = (pool, self.lane.local(group.work), digests)
-            launches += list(zstd.launches(group, self.arenas, streams, tables, rooms, status))
-
-        def enqueue(step: str = step) -> None:
-            for kernel, n, args in launches:
-                if step in kernel.name:
-                    self.lane.launch(kernel, n, *args)
-
-        enqueue("")
+        status = self.lane.zeros(len(self.located.streams))
+        enqueue = zstd_enqueue(self.lane, self.located.zstd, self.arenas, self.located.streams, status)
+        enqueue()
         found = self.lane.download(status)
         self.lane.wait()
         if found.any():
             raise AssertionError(f"the kernels of zstd refuse good data: {np.unique(found)}")
         lines = np.concatenate([group.lines for group in self.located.zstd])
-        return enqueue, int(self.located.streams[lines, t.S_WANT].sum())
+        return partial(enqueue, step), int(self.located.streams[lines, t.S_WANT].sum())
 
     def decompress_all(self) -> None:
         """Decode every stream, so that `assemble` finds what it needs."""
@@ -142,6 +132,23 @@ class Wave:
         if found.any():
             raise AssertionError(f"{kernel.name} refuses good data: {np.unique(found)}")
         return enqueue
+
+
+def zstd_enqueue(lane: Lane, groups: list[zstd.Group], arenas: Any, streams: Any, status: Any) -> Callable[..., None]:
+    """What launches all kernels of Zstandard, or, given a part of a name, those whose names have it."""
+    launches = []
+    (table,) = lane.tables(streams)
+    for group in groups:
+        tables = lane.tables(group.lines, group.first, group.blocks, zstd.NUMBERS)
+        pool, digests = (lane.room(n, np.uint64) for n in (group.sequences, 4 * group.n_blocks))
+        launches += list(zstd.launches(group, arenas, table, tables, (pool, lane.local(group.work), digests), status))
+
+    def enqueue(step: str = "") -> None:
+        for kernel, n, args in launches:
+            if step in kernel.name:
+                lane.launch(kernel, n, *args)
+
+    return enqueue
 
 
 def seconds(lane: Lane, enqueue: Enqueue, repeats: int = 5) -> float:

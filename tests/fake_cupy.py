@@ -323,6 +323,7 @@ def installed() -> Iterator[types.ModuleType]:
     module.__spec__ = ModuleSpec("cupy", None)
     for name in ("ndarray", "empty", "zeros", "asarray", "asnumpy", "concatenate", "from_dlpack", "signbit"):
         setattr(module, name, globals()[name])
+    module.get_default_memory_pool = lambda: types.SimpleNamespace(free_bytes=lambda: 0)  # type: ignore[attr-defined]  # as below
     module.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]  # a module made by hand
         Stream=Stream,
         Event=Event,
@@ -335,6 +336,7 @@ def installed() -> Iterator[types.ModuleType]:
         runtime=types.SimpleNamespace(
             memcpyAsync=memcpy_async,
             getDevice=lambda: 0,
+            memGetInfo=lambda: (1 << 30, 1 << 31),
             deviceSynchronize=lambda: None,
             pointerGetAttributes=lambda pointer: types.SimpleNamespace(device=0),
         ),

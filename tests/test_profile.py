@@ -17,7 +17,7 @@ import zarr
 
 import zarrgpu
 from tests.engines import ENGINES, device, make, same, smooth
-from zarrgpu import _record, wave
+from zarrgpu import _record, sizing
 from zarrgpu._record import Span
 from zarrgpu.profiling import Profile, union
 
@@ -32,11 +32,11 @@ def name(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def small_waves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waves of three chunks of `VALUES`."""
-    monkeypatch.setattr(wave, "WAVE_BYTES", 3 * 8000)
-    monkeypatch.setattr(wave, "HOST_WAVE_BYTES", 3 * 8000)
-    monkeypatch.setattr(wave, "LIBRARY_WAVE_BYTES", 3 * 8000)
-    monkeypatch.setattr(wave, "CORES_BYTES", 0)
+    """Waves of three chunks of `VALUES` at most."""
+    monkeypatch.setattr(sizing, "WAVE_BYTES", 3 * 8000)
+    monkeypatch.setattr(sizing, "HOST_WAVE_BYTES", 3 * 8000)
+    monkeypatch.setattr(sizing, "LIBRARY_WAVE_BYTES", 3 * 8000)
+    monkeypatch.setattr(sizing, "CORES_BYTES", 0)
 
 
 def bytes_of(found: Profile, step: str) -> int:
@@ -49,8 +49,11 @@ def test_every_step_has_its_seconds_and_bytes(name: str, tmp_path: Path) -> None
     sizes = sum(p.stat().st_size for p in (tmp_path / "a.zarr" / "c").rglob("*") if p.is_file())
     with zarrgpu.profile() as found:
         assert same(zarrgpu.read(z, device=name), VALUES)
-    assert (found.reads, found.decoded, len(found.waves)) == (1, VALUES.nbytes, 4)
-    assert [(w.read, w.first, w.chunks) for w in sorted(found.waves)] == [(0, i, 3) for i in (0, 3, 6, 9)]
+    assert (found.reads, found.decoded) == (1, VALUES.nbytes)
+    waves = sorted((w.read, w.first, w.chunks) for w in found.waves)
+    assert len(waves) >= 4
+    assert [first for _, first, _ in waves] == np.cumsum([0, *(n for _, _, n in waves)])[:-1].tolist()
+    assert sum(n for _, _, n in waves) == len(VALUES)
     assert bytes_of(found, "fetch") == sizes
     assert bytes_of(found, "decompress") == VALUES.nbytes
     directly = name == "host" and zarrgpu.engine.resolve("host").by_library
@@ -68,7 +71,7 @@ def test_every_step_has_its_seconds_and_bytes(name: str, tmp_path: Path) -> None
         assert on_device == {"upload", "decompress", "assemble", "check"}
         assert bytes_of(found, "upload") >= sizes
     json.dumps(found.as_dict(), allow_nan=False)
-    assert f"4 waves, {VALUES.nbytes / 1e6:.1f} MB decoded" in str(found)
+    assert f"{len(waves)} waves, {VALUES.nbytes / 1e6:.1f} MB decoded" in str(found)
 
 
 def test_what_one_thread_does_at_a_time_is_counted_once(name: str) -> None:

@@ -282,13 +282,13 @@ def test_missing_chunks_are_reported_to_zarr() -> None:
 @pytest.mark.parametrize("compressor", [zarr.codecs.BloscCodec(cname="lz4", typesize=4), zarr.codecs.ZstdCodec()])
 def test_several_waves(engine: str, compressor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More waves than lanes, the last one short, by kernels and by libraries; the memory limit makes them smaller."""
-    from zarrgpu import wave
+    from zarrgpu import sizing
 
     values = smooth((64, 50), "f4")
     for name in ("WAVE_BYTES", "LIBRARY_WAVE_BYTES", "HOST_WAVE_BYTES"):
-        monkeypatch.setattr(wave, name, 2 * 3 * 50 * 4)
-    monkeypatch.setattr(wave, "CORES_BYTES", 0)
-    monkeypatch.setattr(wave, "LARGE", 0)  # files are read by the threads that decode them
+        monkeypatch.setattr(sizing, name, 2 * 3 * 50 * 4)
+    monkeypatch.setattr(sizing, "CORES_BYTES", 0)
+    monkeypatch.setattr(sizing, "LARGE", 0)  # files are read by the threads that decode them
     stores: list[Any] = [{}, tmp_path / "a"]
     for store in stores:
         z = make(values, (3, 50), compressors=compressor, store=store)

@@ -21,7 +21,7 @@ import zarrgpu
 from tests.engines import ENGINES, device, fates, make, same, smooth, to_host
 from tests.kernels.test_blosc import damaged
 from tests.test_bad_input import FAULTS, KINDS, tamper
-from zarrgpu import wave
+from zarrgpu import sizing
 from zarrgpu.codecs import Blosc as Container
 from zarrgpu.engine import resolve
 from zarrgpu.kernels.tables import Status
@@ -133,7 +133,7 @@ def test_of_shards_only_indexes_cross(kind: str, at: str, engine: str, monkeypat
         array = held(z, name)
         for nbytes in (1 << 20, 300):
             for limit in ("WAVE_BYTES", "HOST_WAVE_BYTES"):
-                monkeypatch.setattr(wave, limit, nbytes)
+                monkeypatch.setattr(sizing, limit, nbytes)
             for selection, shards, inner in ((np.s_[...], 3, 15), (np.s_[12, 3], 1, 1), (np.s_[22:28], 0, 0)):
                 zarrgpu.reset_counters()
                 assert same(zarrgpu.read(array, selection, device=name), values[selection])
@@ -220,8 +220,8 @@ def test_no_chunk_at_all(engine: str) -> None:
 @pytest.mark.parametrize("chain", ["blosc lz4", "lz4", "blosc lz4 and crc32c", "uncompressed"])
 def test_several_waves(engine: str, chain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes are used again and again, by threads that fetch ahead, their arenas growing and shrinking."""
-    monkeypatch.setattr(wave, "WAVE_BYTES", 1000)
-    monkeypatch.setattr(wave, "HOST_WAVE_BYTES", 1000)
+    monkeypatch.setattr(sizing, "WAVE_BYTES", 1000)
+    monkeypatch.setattr(sizing, "HOST_WAVE_BYTES", 1000)
     zarr_format, options = CHAINS[chain]
     values = smooth((150, 10), "<i4", seed=3)
     values[40:60] = np.random.default_rng(1).integers(-(2**31), 2**31, (20, 10))  # larger chunks
@@ -242,7 +242,7 @@ def test_what_libraries_decode_is_downloaded(
 ) -> None:
     """Each chunk once, whole; what it decodes to goes up."""
     if large:
-        monkeypatch.setattr(wave, "LARGE", 1)  # as chunks that the threads which decode them fetch
+        monkeypatch.setattr(sizing, "LARGE", 1)  # as chunks that the threads which decode them fetch
     filters, compressor = KINDS[chain]
     with device(engine) as name:
         z = held(make(VALUES, CHUNKS, 2, filters=filters, compressors=compressor), name)

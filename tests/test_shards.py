@@ -18,7 +18,7 @@ from zarr.storage import WrapperStore
 
 import zarrgpu
 from tests.engines import ENGINES, device, same, smooth
-from zarrgpu import shards, wave
+from zarrgpu import shards, sizing
 from zarrgpu.files import files
 
 SHAPE, SHARD, CHUNK = (19, 31), (12, 12), (6, 4)
@@ -140,9 +140,9 @@ def test_a_shard_of_which_much_is_wanted_is_read_whole() -> None:
 
 def test_indexes_are_read_once_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many waves a shard takes; and again in the next request, for it may have been written."""
-    monkeypatch.setattr(wave, "HOST_WAVE_BYTES", 400 * 3)
-    monkeypatch.setattr(wave, "cores", lambda: 1)
-    monkeypatch.setattr(wave, "CORES_BYTES", 1)
+    monkeypatch.setattr(sizing, "HOST_WAVE_BYTES", 400 * 3)
+    monkeypatch.setattr(sizing, "cores", lambda: 1)
+    monkeypatch.setattr(sizing, "CORES_BYTES", 1)
     store = Counting(zarr.storage.MemoryStore())
     z, values = sharded(store)
     for _ in range(2):

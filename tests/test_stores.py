@@ -34,7 +34,7 @@ from zarr.storage import (
 import zarrgpu
 from tests.conftest import GPU
 from tests.engines import ENGINES, device, fates, make, same, smooth
-from zarrgpu import _compat, wave
+from zarrgpu import _compat, sizing
 from zarrgpu.files import Files, NativeFiles
 
 VALUES = smooth((40, 25), "<i4")
@@ -411,7 +411,7 @@ def test_a_file_that_cannot_be_read(
     for module in ("_read", "_compat.store"):
         monkeypatch.setattr(f"zarrgpu.{module}.files", way)
     if large:
-        monkeypatch.setattr(wave, "LARGE", 1)  # the threads that decode chunks read them
+        monkeypatch.setattr(sizing, "LARGE", 1)  # the threads that decode chunks read them
     with device(engine) as name:
         store = LocalStore(tmp_path)
         for read in (
@@ -447,7 +447,7 @@ def test_no_more_at_once_than_zarr_allows(
 ) -> None:
     """Of all waves together, through both front doors, whole shards and ranges; for buffers on the host."""
     for name in ("WAVE_BYTES", "HOST_WAVE_BYTES"):
-        monkeypatch.setattr(wave, name, 100)
+        monkeypatch.setattr(sizing, name, 100)
     values = smooth((120, 4), "<i4")
     z = make(values, (2, 4), store=MemoryStore(), compressors=None, shards=shards)
     store = Busy(z.store.with_read_only(True))

@@ -43,8 +43,8 @@ class OnHost(Encoded):
     arena : uint8[n]
     """
 
-    PART = 1 << 23
-    """Bytes of the arena that are worth another worker, as only headers are read."""
+    PART = 2048
+    """Items that are worth another worker: reading a header takes a microsecond, waking a worker many."""
 
     def __init__(self, arena: Bytes) -> None:
         self.arena = arena
@@ -57,8 +57,7 @@ class OnHost(Encoded):
     def run(self, kernel: Kernel, n: int, inputs: Sequence[Any], outputs: Sequence[npt.NDArray[Any]]) -> None:
         """As in the base class."""
         twin = kernel.host()
-        least = max(1, self.PART * n // max(self.arena.size, 1))
-        split(n, lambda begin, end: twin(begin, end, self.arena, *inputs, *outputs), least)
+        split(n, lambda begin, end: twin(begin, end, self.arena, *inputs, *outputs), self.PART)
 
 
 class OnEngine(Encoded):

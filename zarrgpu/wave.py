@@ -13,31 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu import assembly, libraries
+from zarrgpu import assembly, libraries, sizing
 from zarrgpu._counters import count
 from zarrgpu._record import assembled_bytes, fetched_bytes, located_bytes, recorded, step
 from zarrgpu.batch import Batch, Report, refusals
 from zarrgpu.codecs import Checksum, Located
 from zarrgpu.encoded import OnEngine, OnHost
-from zarrgpu.engine.base import Array, Lane, aligned, cores
+from zarrgpu.engine.base import Array, Lane, aligned
 from zarrgpu.fetch import MISSING, UNKNOWN, Source
 from zarrgpu.kernels import tables as t
 from zarrgpu.request import Request
-
-WAVE_BYTES = 128 << 20
-"""Decoded bytes of a wave: enough streams to fill a GPU, few enough that the first one starts soon."""
-
-LIBRARY_WAVE_BYTES = 256 << 20
-"""The same where libraries decode before an upload: what each wave costs takes the GIL from threads that decode."""
-
-HOST_WAVE_BYTES = 32 << 20
-"""The same where nothing is uploaded."""
-
-CORES_BYTES = 1 << 30
-"""Where libraries decode there is a chunk for each core all the same, up to so many bytes."""
-
-LARGE = 1 << 18
-"""Decoded bytes from which on a thread that decodes a chunk also reads its file, which is then in its core's cache."""
 
 Status = t.Status
 Table = npt.NDArray[np.int64]
@@ -111,33 +96,35 @@ def run(request: Request, stream: Any = None) -> npt.NDArray[np.bool_]:
     if n == 0:
         return present
     with request.engine.lanes(stream) as lanes, recorded(request, lanes):
-        per_wave = _chunks_per_wave(request, len(lanes))
-        if n <= per_wave:  # a single wave needs no other thread
+        parts = list(sizing.waves(request, len(lanes)))
+        if len(parts) == 1:  # which needs no other thread
             wave = _fetch(request, lanes[0], 0, n)
             _decode(request, wave)
             _finish(request, wave, present)
         else:
-            _run_waves(request, lanes, per_wave, present)
+            _run_waves(request, lanes, parts, present)
     count(f"chunks.{request.engine.kind}", n)
     return present
 
 
-def _run_waves(request: Request, lanes: list[Lane], per_wave: int, present: npt.NDArray[np.bool_]) -> None:
+def _run_waves(
+    request: Request, lanes: list[Lane], parts: list[tuple[int, int]], present: npt.NDArray[np.bool_]
+) -> None:
     """Keep every lane busy: some fetch, one is being enqueued, the others decode."""
-    n, ahead = len(request.plan), request.engine.ahead
+    ahead = request.engine.ahead
     if request.program.host:  # more of them, since they end in any order and threads must not run out of chunks
         ahead = max(ahead, len(lanes) - 2)
     free, busy, fetched = deque(lanes), deque[Wave](), deque[Future[Wave]]()
-    firsts = iter(range(0, n, per_wave))
+    rest = iter(parts)
     with ThreadPoolExecutor(ahead, "zarrgpu-fetch", request.engine.use) as fetcher:
 
         def start() -> None:
-            first = next(firsts, None)
-            if first is None:
+            part = next(rest, None)
+            if part is None:
                 return
             if not free:
                 free.append(_finish(request, busy.popleft(), present))
-            fetched.append(fetcher.submit(_fetch, request, free.popleft(), first, min(first + per_wave, n)))
+            fetched.append(fetcher.submit(_fetch, request, free.popleft(), *part))
 
         for _ in range(ahead):
             start()
@@ -150,29 +137,6 @@ def _run_waves(request: Request, lanes: list[Lane], per_wave: int, present: npt.
             _finish(request, wave, present)
 
 
-def _chunks_per_wave(request: Request, lanes: int) -> int:
-    """Chunks that make a wave, and whose bytes fit the memory limit, all lanes being full; at least one."""
-    program = request.program
-    nbytes = max(program.nbytes, 1)
-    n = WAVE_BYTES // nbytes
-    if program.host:
-        room = HOST_WAVE_BYTES if request.engine.by_library else LIBRARY_WAVE_BYTES
-        n = max(room // nbytes, min(cores(), CORES_BYTES // nbytes))
-    if request.memory_limit is not None:
-        each = (program.encoded_nbytes or program.nbytes) + program.scratch * (2 if program.after else 1)
-        if program.host and not _one_by_one(request):  # what libraries decode lies before it, hardly ever larger
-            each += program.nbytes
-        each += program.container.tables()
-        n = min(n, request.memory_limit // (lanes * max(each, 1)))
-    return max(1, n)
-
-
-def _one_by_one(request: Request) -> bool:
-    """Whether a thread that decodes a chunk reads it, too, into memory of its own."""
-    program = request.program
-    return bool(program.host) and request.source.one_by_one and program.nbytes >= LARGE
-
-
 @step("fetch", 1, fetched_bytes, first=True)
 def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     """Fetch chunks, decode on the host what has no kernel, and locate the streams of the rest."""
@@ -180,7 +144,7 @@ def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     gathered = request.source.on_engine and not program.host
     if gathered:
         starts, sizes, used = request.source.gather(lane, first, last)
-    elif _one_by_one(request):
+    elif sizing.one_by_one(request):
         starts, sizes, used = np.zeros(n, np.int64), np.full(n, UNKNOWN), 0
     else:
         starts, sizes, used = request.source.load(first, last, lane.reserve)

@@ -257,6 +257,10 @@ class Engine(ABC):
         Only what is known to belong to arrays may be touched through it, or lies with their bytes in one word.
         """
 
+    def budget(self) -> int | None:
+        """Bytes of the engine's memory that the waves of a request may take where nobody says; None for any number."""
+        return None
+
     def settle(self) -> None:  # noqa: B027  # nothing is to be done where nothing is late
         """Wait for what any thread has asked of the default stream."""
 

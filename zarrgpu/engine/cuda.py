@@ -215,6 +215,12 @@ class CudaEngine(Engine):
         memory = cupy.cuda.UnownedMemory(address, nbytes, self, self.index)
         return cupy.ndarray((nbytes,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
 
+    def budget(self) -> int | None:
+        """A quarter of what is free, or at least in cupy's pool, so that several requests and the user have room."""
+        with cupy.cuda.Device(self.index):
+            free, _ = cupy.cuda.runtime.memGetInfo()
+            return int(free + cupy.get_default_memory_pool().free_bytes()) // 4
+
     def settle(self) -> None:
         with cupy.cuda.Device(self.index):
             cupy.cuda.Stream.null.synchronize()
