@@ -1,24 +1,11 @@
-"""The gate: one array, every way to read it, and what the machine could do at best, side by side in one run.
+"""Everything in one run: the gate, then six kinds of data, read by every system that is installed.
 
-    python -m benchmarks [--steps N] [--repeats N] [--json FILE] [--targets]
+    python -m benchmarks [--steps N] [--repeats N] [--only TEXT] [--results FOLDER] [--json FILE]
+                         [--compare FILE] [--targets]
 
-The array is float32 (256, 721, 1440) in chunks of (1, 721, 1440), Blosc-LZ4 with byte shuffle, 2.2 times smaller, in a
-temporary local store: 256 chunks of 8 blocks, 4 streams of 128 KiB in each whole block. Without a GPU it has 16 steps.
-
-Targets on one H200, files in the page cache: 25 GB/s decoded from store to device, 8 times as fast as
-``zarr.config.enable_gpu()``, assemble at 75 % of a device-to-device copy. Four runs of it there, with 16 cores, gave in
-GB/s: zarrgpu 31-35 to the device, 9.3-12.1 to the host; zarr with enable_gpu 2.5-3.0, zarr and a copy 1.7-1.8
-(batched), 4.1-4.5 (fused), zarr fused to the host 8.9-10.1; assemble 3980-4020 of the 4230-4250 of a copy; LZ4 237 by
-groups and 36 by single sequences, of 5632 streams; files 32; uploads 54 from pinned memory and 6.4-7 from pageable.
-
-What was learned on the way to 32 GB/s, one change at a time, waves of 128 MB:
-
-* 15: numba's own dispatch, with thirteen arrays and beside sixteen reading threads of Python, costs a millisecond a
-  launch, and the threads read at a third of their speed. The GPU waits for the host all the time.
-* 24: cubins launched by cupy (0.1 ms), files read by compiled workers without the GIL.
-* 32: two waves fetched ahead, streams located there too, and two cores left to the threads that feed the GPU. The waves
-  are now fetched at 18 GB/s encoded, of the 32 that the same workers reach with nothing beside them.
-* Assemble went from 74 % of a copy to 94 % when each lane had four units in flight instead of one.
+The results, ``benchmarks/results/`` by default, are a JSON file with the machine, the driver, the versions and the
+commit, a Markdown table, and a plot of each dataset. ``--compare`` shows what became of the rates of an earlier JSON
+file; those of another machine say little.
 
 The exit status is 1 when data are wrong or zarrgpu fails; with ``--targets`` also when a target is missed on a GPU.
 """
@@ -26,131 +13,50 @@ The exit status is 1 when data are wrong or zarrgpu fails; with ``--targets`` al
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import zarr
-
-from benchmarks import ceilings
-from benchmarks.waves import Wave, seconds
+from benchmarks import gate, results, suite
 from zarrgpu import engine
-from zarrgpu.bench import WRONG, Measurement, compare, difference, on, systems, to_host
-from zarrgpu.engine.base import cores
-from zarrgpu.kernels import assemble, assemble_words, lz4, lz4_group, stored
-from zarrgpu.sample import write_sample
-
-READ, RATIO, COPY = 25.0, 8.0, 0.75
-
-
-@dataclass
-class Row:
-    """A line of the table: what, GB/s, a remark, and whether it meets its target if it has one."""
-
-    what: str
-    rate: float
-    remark: str = ""
-    met: bool | None = None
-
-
-def reads(measured: list[Measurement]) -> list[Row]:
-    """From store to array, decoded GB/s."""
-    peer = next((m for m in measured if m.system == "zarr enable_gpu" and m.times), None)
-    rows = []
-    for m in measured:
-        row = Row(f"{m.system} -> {m.device}", m.rate, m.failure or m.note or f"spread {m.spread:.0%}")
-        if m.ours and m.device != "host" and m.times:
-            row.met = m.rate >= READ
-            row.remark += f"; target {READ:.0f}"
-            if peer is not None:
-                ratio = peer.seconds / m.seconds
-                row.met = row.met and ratio >= RATIO
-                row.remark += f"; {ratio:.1f} times enable_gpu, target {RATIO:.0f}"
-        rows.append(row)
-    return rows
-
-
-def kernels(array: zarr.Array[Any], device: str) -> list[Row]:
-    """Each kernel of the read alone, its result compared with zarr's."""
-    rows = []
-    gpu = device != "host"
-    here = engine.resolve(device)
-    with here.lanes() as lanes:
-        lane = lanes[0]
-        wave = Wave(array, here, lane)
-        for kernel in (lz4.KERNEL, lz4_group.KERNEL) if gpu else (lz4.KERNEL,):
-            enqueue, nbytes = wave.decompress("lz4", kernel)
-            streams = len(wave.located.work["lz4"])
-            rate = nbytes / seconds(lane, enqueue) / 1e9
-            rows.append(Row(f"{kernel.name} on {device}", rate, f"decoded, {streams} streams"))
-        if "stored" in wave.located.work:
-            enqueue, nbytes = wave.decompress("stored", stored.KERNEL)
-            rows.append(Row(f"stored on {device}", 2 * nbytes / seconds(lane, enqueue) / 1e9, "read + written"))
-        copy = ceilings.device_copy(array.nbytes) if gpu else 2 * ceilings.host_copy(array.nbytes, cores())
-        truth = to_host(array[...])
-        for module in (assemble_words, assemble) if gpu else (assemble_words,):
-            enqueue, nbytes = wave.assemble(module)
-            got = lane.download(wave.out)
-            lane.wait()
-            wrong = difference(got, truth)
-            if wrong:
-                raise AssertionError(f"{module.__name__} on {device}: {wrong}")
-            rate = nbytes / seconds(lane, enqueue) / 1e9
-            row = Row(
-                f"{module.__name__.rpartition('.')[2]} on {device}",
-                rate,
-                f"read + written, {rate / copy:.0%} of a copy",
-            )
-            if gpu and module is assemble_words:
-                row.met = rate >= COPY * copy
-                row.remark += f", target {COPY:.0%}"
-            rows.append(row)
-        rows.append(Row(f"copy on {device}", copy, "read + written"))
-        wave.fetch()
-        fetched = ceilings.median(wave.fetch)
-        rows.append(Row("files -> arena", wave.encoded / fetched / 1e9, "encoded bytes, page cache"))
-    return rows
+from zarrgpu.bench.report import Findings
 
 
 def main() -> int:
     """Run it; the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Reads, kernels and ceilings, side by side."
-    )
-    devices = engine.available()
-    gpu = devices[0] != "host"
-    parser.add_argument("--steps", type=int, default=256 if gpu else 16, help="time steps, 4 MB each")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Reads, kernels, ceilings, side by side.")
+    gpu = engine.available()[0] != "host"
+    parser.add_argument("--steps", type=int, default=256 if gpu else 16, help="time steps of the gate, 4 MB each")
     parser.add_argument("--repeats", type=int, default=5, help="timed reads of each system")
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--only", default="", help="datasets whose name contains this; with it, no gate")
+    parser.add_argument("--small", action="store_true", help="as little of each dataset as the tests have")
+    parser.add_argument("--results", type=Path, default=results.FOLDER, help="where files are written")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--compare", type=Path, help="an earlier JSON file")
     parser.add_argument("--targets", action="store_true", help="fail when a target is missed")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="zarrgpu-") as folder:
-        array = write_sample(f"{folder}/sample.zarr", (options.steps, 721, 1440))
-        size = f"float32 {array.shape}, {array.nbytes / 1e6:.0f} MB, ratio {array.nbytes / array.nbytes_stored():.2f}"
-        print(f"{size}; {engine.missing() or 'nothing missing'}", flush=True)
-        measured = compare(array, systems=systems([*dict.fromkeys([devices[0], "host"])]), repeats=options.repeats)
-        rows = reads(measured)
-        with on(devices[0]):
-            rows += kernels(array, devices[0])
-            if gpu:
-                rows += [
-                    Row(f"host -> {devices[0]}, {k}", ceilings.upload(1 << 28, k == "pinned"))
-                    for k in ("pinned", "pageable")
-                ]
-    wrong = any(m.failure and (m.ours or m.failure.startswith(WRONG)) for m in measured)
-    missed = [row.what for row in rows if row.met is False]
+    earlier = None if options.compare is None else results.load(options.compare)
+    report: dict[str, Any] = {"machine": results.machine(), "datasets": {}}
+    failed = missed = False
+    if not options.only:
+        rows, measured = gate.run(options.steps, options.repeats)
+        print(f"\n{gate.table(rows)}\n", flush=True)
+        report["gate"] = {"rows": [asdict(row) for row in rows], "measurements": [m.as_dict() for m in measured]}
+        failed = Findings("", measured).failed
+        missed = any(row.met is False for row in rows)
+    for name, findings in suite.run(options.only, options.repeats, options.small):
+        print(results.text(name, findings), flush=True)
+        report["datasets"][name] = findings.as_dict()
+        failed = failed or findings.failed
+        results.plot(options.results, name, findings)
+    written = results.write(options.results, report)
     if options.json is not None:
-        report = {"rows": [asdict(row) for row in rows], "measurements": [m.as_dict() for m in measured]}
-        options.json.write_text(json.dumps(report, indent=2) + "\n")
-    width = max(len(row.what) for row in rows)
-    print(f"\n{'':<{width}}      GB/s")
-    for row in rows:
-        verdict = {None: "", True: ": met", False: ": MISSED"}[row.met]
-        print(f"{row.what:<{width}} {row.rate:9.2f}  {row.remark}{verdict}")
-    return int(wrong or (options.targets and bool(missed)))
+        results.dump(options.json, report)
+    print(f"written: {', '.join(map(str, written))}")
+    if earlier is not None:
+        print(results.comparison(earlier, report))
+    return int(failed or (options.targets and missed))
 
 
 if __name__ == "__main__":

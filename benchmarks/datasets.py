@@ -46,11 +46,11 @@ Write = Callable[[Any, int], zarr.Array[Any]]
 GRID = (721, 1440)
 
 
-def reanalysis(compressors: Any, zarr_format: int = 3, **options: Any) -> Write:
+def reanalysis(compressors: Any, zarr_format: int = 3, chunks: tuple[int, ...] = (1, *GRID), **options: Any) -> Write:
     """float32 fields of the sample, a chunk each."""
 
     def write(store: Any, n: int) -> zarr.Array[Any]:
-        shape, chunks = (n, *GRID), (1, *GRID)
+        shape = (n, *GRID)
         return write_sample(store, shape, chunks, compressors=compressors, zarr_format=zarr_format, **options)
 
     return write

@@ -27,14 +27,13 @@ import zarr
 from zarr.codecs import ZstdCodec
 
 import zarrgpu
-from benchmarks import ceilings
 from benchmarks.codecs import median
 from benchmarks.datasets import micrograph, reanalysis, u2
 from benchmarks.shards import SHARD
 from benchmarks.shards import micrograph as sharded
 from zarrgpu import engine
 from zarrgpu._compat import store as stores
-from zarrgpu.bench import difference, on, to_host
+from zarrgpu.bench import ceilings, difference, on, to_host
 from zarrgpu.engine.base import cores
 from zarrgpu.files import files
 from zarrgpu.sample import Fields, blosc

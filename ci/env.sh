@@ -24,7 +24,7 @@ if [ "$held" != "$wanted" ]; then
         "$(fresh_python)" -m venv --clear "$environment"
     fi
     "$environment/bin/python" -m pip install -q --upgrade 'pip>=25.1'
-    "$environment/bin/python" -m pip install -q --editable '.[cli]' --group test
+    "$environment/bin/python" -m pip install -q --editable '.[cli,bench,docs]' --group test
     echo "$wanted" >"$environment/.zarrgpu"
 fi
 export VIRTUAL_ENV=$environment PATH="$environment/bin:$PATH"

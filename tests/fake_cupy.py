@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import sys
 import threading
+import time
 import types
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
@@ -244,10 +245,20 @@ class Event:
     """A point in a stream."""
 
     def __init__(self, disable_timing: bool = False) -> None:
-        return None
+        self.at: float | None = None
+        self._timed = not disable_timing
 
     def record(self, stream: Any) -> None:
         assert isinstance(stream, Stream)
+        if self._timed:
+            self.at = time.perf_counter()
+
+
+def get_elapsed_time(begin: Event, end: Event) -> float:
+    """Milliseconds."""
+    assert begin.at is not None
+    assert end.at is not None
+    return (end.at - begin.at) * 1e3
 
 
 class Device:
@@ -316,6 +327,7 @@ def installed() -> Iterator[types.ModuleType]:
     module.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]  # a module made by hand
         Stream=Stream,
         Event=Event,
+        get_elapsed_time=get_elapsed_time,
         Device=Device,
         UnownedMemory=UnownedMemory,
         MemoryPointer=MemoryPointer,

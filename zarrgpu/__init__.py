@@ -12,6 +12,7 @@ from zarrgpu._counters import counters, reset_counters
 from zarrgpu.api import Enabled, Explanation, enable, explain, read, read_many
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning, DeviceUnavailableError, UnsupportedError
 from zarrgpu.opening import open_array, open_group
+from zarrgpu.profiling import Profile, profile
 from zarrgpu.store import DeviceStore
 
 __version__ = version("zarrgpu")
@@ -23,6 +24,7 @@ __all__ = [
     "DeviceUnavailableError",
     "Enabled",
     "Explanation",
+    "Profile",
     "UnsupportedError",
     "__version__",
     "counters",
@@ -31,6 +33,7 @@ __all__ = [
     "explain",
     "open_array",
     "open_group",
+    "profile",
     "read",
     "read_many",
     "reset_counters",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from zarrgpu import assembly
+from zarrgpu._record import step
 from zarrgpu.codecs import Located
 from zarrgpu.engine.base import Array, Engine, Lane, aligned
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.zstd_format import NUMBERS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from zarrgpu.codecs import Transform
     from zarrgpu.kernels import zstd
     from zarrgpu.kernels.values import Conversion
 
@@ -71,6 +75,7 @@ class Batch:
         """Source and scratch arena, each as bytes and as words."""
         return self.source, self.source.view(np.uint32), self.scratch, self.scratch.view(np.uint32)
 
+    @step("decompress", 0, lambda _, batch, name, located: located.decoded(), device=True)
     def decompress(self, name: str, located: Located) -> None:
         """Decode the streams of the chunks into the scratch arena."""
         if not located.work and not located.zstd:
@@ -117,6 +122,16 @@ class Batch:
             for kernel, n, args in zstd.launches(group, self.arenas, streams, own, rooms, status):
                 lane.launch(kernel, n, *args)
 
+    def _converted(self, stages: Sequence[Any]) -> int:
+        return int(self.layouts[self.active, t.L_SIZE].sum()) if stages else 0
+
+    @step("decompress", 0, lambda _, batch, stages: batch._converted(stages), device=True)
+    def transform(self, stages: Sequence[tuple[Transform, int]]) -> None:
+        """Undo the stages that have a pass of their own, each with the bytes of an element to swap before."""
+        for stage, swap in stages:
+            stage.enqueue(self, swap)
+
+    @step("check", 0, lambda _, batch, name, chunks, status: 4 * len(chunks), device=True)
     def report(self, name: str, chunks: Table, status: Array) -> None:
         """Remember to read the statuses of `chunks`, lines of `layouts`."""
         self.reports.append(Report(name, chunks, self.lane.download(status)))
@@ -158,3 +173,19 @@ class Batch:
         layouts[lines, t.L_ARENA], layouts[lines, t.L_BASE] = t.SCRATCH, lines * self.slot
         layouts[lines, t.L_SIZE] = layouts[lines, t.L_BLOCK] = elements * itemsize
         layouts[lines, t.L_TYPE], layouts[lines, t.L_MODE] = 1, t.PLAIN
+
+
+def refusals(reports: Iterable[Report], container: str) -> dict[int, tuple[t.Status, str]]:
+    """The chunks that a kernel refused, each with the first verdict on it, and the codec that said so.
+
+    Tables of streams are made of what the data say, and a stream too long for its decoder is the data's fault; all
+    other tables are ours.
+    """
+    refused: dict[int, tuple[t.Status, str]] = {}
+    for name, chunks, status in reports:
+        for k in np.flatnonzero(status).tolist():
+            verdict = t.Status(int(status[k]))
+            if verdict is t.Status.BAD_TABLE and name != container:
+                raise RuntimeError(f"{name} was given bytes outside its arenas: a bug of zarrgpu, please report it")
+            refused.setdefault(int(chunks[k]), (verdict, name))
+    return refused

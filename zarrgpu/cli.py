@@ -2,23 +2,25 @@
 
 import contextlib
 import json
-import platform
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import zarr
 
 import zarrgpu
-from zarrgpu.bench import WRONG, Measurement, compare, one_line, systems
+from zarrgpu.bench.examine import examine
+from zarrgpu.bench.machine import facts
+from zarrgpu.bench.measure import one_line
 from zarrgpu.sample import STEPS, write_sample
 
 NEEDS = "the command zarrgpu needs typer and rich: pip install 'zarrgpu[cli]'"
 FAILED, UNUSABLE = 1, 2
 """Exit statuses: a mismatch or an error; a command that cannot be run as it is."""
+GPU_STEPS = 256
+"""Time steps of the sample where there is a GPU, which needs thousands of streams."""
 LISTED = 20
 """Arrays of a group that an error message lists."""
 
@@ -64,17 +66,21 @@ def make_app() -> Any:
 
     @app.command()
     def bench(
-        store: Annotated[str | None, typer.Argument(help="An array; a sample is made without one.")] = None,
-        selection: Annotated[str, typer.Option(help="What to read, such as 0:24,::2,5.")] = "...",
-        device: Annotated[str, typer.Option(help="auto (all there are), host, cuda or cuda:N.")] = "auto",
+        store: Annotated[str | None, typer.Argument(help="Path or URL; a sample is made without one.")] = None,
+        array: Annotated[str | None, typer.Option(help="The array, where the store is a group.")] = None,
+        selection: Annotated[
+            str | None, typer.Option(help="What to read, such as 0:24,::2,5; all, or the first GB, without it.")
+        ] = None,
+        device: Annotated[str, typer.Option(help="auto (host and the first GPU), host, cuda or cuda:N.")] = "auto",
         repeats: Annotated[int, typer.Option(min=1, help="Timed reads of each system.")] = 5,
-        steps: Annotated[int, typer.Option(min=1, help="Time steps of the sample, 4 MB each.")] = STEPS,
+        steps: Annotated[int | None, typer.Option(min=1, help="Time steps of the sample, 4 MB each.")] = None,
         to_json: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")] = None,
+        to_plot: Annotated[Path | None, typer.Option("--plot", help="Draw the figures into this file.")] = None,
         debug: Debug = False,
     ) -> None:
-        """Read an array with zarr and with zarrgpu: first compare the results, then time them."""
+        """Read an array with every system that is installed: first compare the results, then time them."""
         with reported(debug):
-            if not run_bench(store, selection, device, repeats, steps, to_json):
+            if not run_bench(store, array, selection, device, repeats, steps, to_json, to_plot):
                 raise typer.Exit(FAILED)
 
     @app.command()
@@ -103,13 +109,23 @@ def make_app() -> Any:
     return app
 
 
-def run_bench(store: str | None, selection: str, device: str, repeats: int, steps: int, to_json: Path | None) -> bool:
+def run_bench(
+    store: str | None,
+    name: str | None,
+    selection: str | None,
+    device: str,
+    repeats: int,
+    steps: int | None,
+    to_json: Path | None,
+    to_plot: Path | None,
+) -> bool:
     """Measure and print; whether nothing was wrong."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    chosen = parse_selection(selection)
-    names = zarrgpu.engine.available() if device == "auto" else [zarrgpu.engine.resolve(device).name]
+    chosen = None if selection is None else parse_selection(selection)
+    available = zarrgpu.engine.available()
+    names = list(dict.fromkeys([available[0], "host"])) if device == "auto" else [zarrgpu.engine.resolve(device).name]
     screen = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with contextlib.ExitStack() as stack:
@@ -122,72 +138,17 @@ def run_bench(store: str | None, selection: str, device: str, repeats: int, step
 
         if store is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zarrgpu-"))
-            array = write_sample(f"{folder}/sample.zarr", (steps, 721, 1440), progress=show)
+            layers = steps or (STEPS if names == ["host"] else GPU_STEPS)
+            array = write_sample(f"{folder}/sample.zarr", (layers, 721, 1440), progress=show)
         else:
-            array = open_array(store)
-        title = f"{store or 'A sample as ERA5'}: {array.dtype} {array.shape}, chunks {array.chunks}"
-        measured = compare(array, chosen, systems=systems(names), repeats=repeats, progress=show)
+            array = open_array(store, name)
+        found = examine(array, chosen, names, repeats, store or "A sample as ERA5", show)
     if to_json is not None:
-        report = {"array": title, "versions": facts(), "measurements": [m.as_dict() for m in measured]}
-        to_json.write_text(json.dumps(report, indent=2) + "\n")
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(table(measured, title))
-    for m in measured:
-        if m.note or m.failure:
-            what = f"failed: {m.failure}" if m.failure else f"fell back: {m.note}"
-            console.print(f"{m.system} on {m.device} {what}", markup=False)
-    console.print(verdict(measured), markup=False)
-    return not any(m.failure and (m.ours or m.failure.startswith(WRONG)) for m in measured)
-
-
-def table(measured: list[Measurement], title: str) -> Any:
-    """The figures as a rich table."""
-    from rich.table import Table
-    from rich.text import Text
-
-    first = measured[0]
-    size = f"{first.decoded / 1e6:.0f} MB decoded"
-    if first.stored:
-        size += f", {first.decoded / first.stored:.2f} times smaller in the store"
-    table = Table(
-        title=Text(title),
-        caption=f"{size}; results are the same bit for bit;\nread once before, so that files are in the page cache; "
-        "medians of reads in turn;\nspeed-up over plain zarr to the same place",
-    )
-    for name in ("read with", "result on"):
-        table.add_column(name)
-    for name in ("ms", "spread", "GB/s", "speed-up"):
-        table.add_column(name, justify="right")
-    for m in measured:
-        if m.failure:
-            table.add_row(m.system, m.device, "-", "-", "failed", "-")
-            continue
-        base = baseline(m, measured)
-        gain = f"{base.seconds / m.seconds:.1f}x" if base is not None else "-"
-        figures = (f"{m.seconds * 1e3:.1f}", f"{m.spread:.0%}", f"{m.rate:.2f}", gain)
-        table.add_row(m.system, m.device, *figures, style="bold" if m.ours else None)
-    return table
-
-
-def baseline(m: Measurement, measured: list[Measurement]) -> Measurement | None:
-    """Plain zarr's measurement to the same kind of place."""
-    name = "zarr" if m.device == "host" else "zarr + copy"
-    return next((b for b in measured if b.system == name and b.times), None)
-
-
-def verdict(measured: list[Measurement]) -> str:
-    """One sentence: which way was the fastest, for the preferred place of a result."""
-    timed = [m for m in measured if m.times]
-    if not timed:
-        return "Nothing could be read."
-    gpu = [m for m in timed if m.device != "host"]
-    best = max(gpu or timed, key=lambda m: m.rate)
-    base = baseline(best, measured)
-    place = "into GPU memory" if gpu else "into host memory"
-    than = ""
-    if base is not None and base is not best:
-        than = f", {base.seconds / best.seconds:.1f} times as fast as plain zarr"
-    return f"Fastest {place}: {best.system} on {best.device} at {best.rate:.2f} GB/s{than}."
+        to_json.write_text(json.dumps({"versions": facts()} | found.as_dict(), indent=2) + "\n")
+    if to_plot is not None:
+        found.plot(to_plot)
+    found.show(Console(highlight=False, soft_wrap=True))
+    return not found.failed
 
 
 def open_node(store: str) -> Any:
@@ -203,11 +164,16 @@ def inside(group: Any) -> list[tuple[str, zarr.Array[Any]]]:
     return sorted((n, a) for n, a in group.members(max_depth=None) if isinstance(a, zarr.Array))
 
 
-def open_array(store: str) -> zarr.Array[Any]:
-    """The array at a path; for a group, an error that names the arrays inside."""
+def open_array(store: str, name: str | None = None) -> zarr.Array[Any]:
+    """The array at a path, or the one of this name in the group there; else an error that names those inside."""
     node = open_node(store)
     if isinstance(node, zarr.Array):
+        if name is not None:
+            raise CommandError(f"{store} is an array, which has no {name} inside")
         return node
+    if name is not None and isinstance(node.get(name), zarr.Array):
+        found: zarr.Array[Any] = node[name]
+        return found
     names = [n for n, _ in inside(node)]
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     raise CommandError(
@@ -232,47 +198,3 @@ def parse_selection(text: str) -> Any:
         return tuple(parse(part) for part in text.split(","))
     except ValueError:
         raise CommandError(f"a selection is ints, slices and '...', such as 0:24,::2,5; got {text!r}") from None
-
-
-def facts() -> dict[str, str]:
-    """What there is on this machine, and what is missing."""
-    from zarrgpu.engine.base import cores
-
-    found = {"python": platform.python_version()}
-    for name in ("zarrgpu", "zarr", "numcodecs", "numpy", "numba", "numba-cuda"):
-        found[name] = _version(name) or "not installed"
-    found["cupy"] = next((v for n in ("cupy-cuda13x", "cupy-cuda12x", "cupy") if (v := _version(n))), "not installed")
-    names = zarrgpu.engine.available()
-    found["driver"] = _driver()
-    found["devices"] = ", ".join(_described(name) for name in names)
-    found["threads"] = str(cores())
-    found["missing"] = zarrgpu.engine.missing() or "nothing"
-    return found
-
-
-def _version(distribution: str) -> str | None:
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version(distribution)
-    return None
-
-
-def _described(device: str) -> str:
-    if device == "host":
-        return device
-    import cupy
-
-    return f"{device} ({cupy.cuda.runtime.getDeviceProperties(int(device.removeprefix('cuda:')))['name'].decode()})"
-
-
-def _driver() -> str:
-    """The version of the NVIDIA driver, as its management library gives it."""
-    import ctypes
-
-    try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return "not found"
-    text = ctypes.create_string_buffer(80)
-    if library.nvmlInit_v2() != 0 or library.nvmlSystemGetDriverVersion(text, len(text)) != 0:
-        return "does not answer"
-    return text.value.decode()

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu._counters import count
+from zarrgpu._record import aside, step
 from zarrgpu.chain import reordered
 from zarrgpu.codecs import Refused, Stage
 from zarrgpu.codecs.library import as_bytes
 from zarrgpu.engine.base import aligned, on_all_cores
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning
-from zarrgpu.fetch import MISSING
+from zarrgpu.fetch import MISSING, UNKNOWN
 from zarrgpu.kernels import boxes
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
@@ -44,6 +45,12 @@ def decode(stages: Sequence[Stage], data: Bytes, out: Bytes) -> Verdict:
     return Status.OK, ""
 
 
+def _decoded_first(_: object, request: Request, wave: Wave) -> int:
+    nbytes = request.program.encoded_nbytes or 0
+    return nbytes * int(wave.done.sum() + (wave.inner[:, t.C_SIZE] != MISSING).sum())
+
+
+@step("decompress", 1, _decoded_first)
 def decode_first(request: Request, wave: Wave) -> dict[int, Verdict]:
     """Decode a wave by the program's `host` stages: into the output where a chunk fills that, else into the arena.
 
@@ -62,21 +69,27 @@ def decode_first(request: Request, wave: Wave) -> dict[int, Verdict]:
     wave.inner[kept, t.C_START] = _append(wave, n, int(kept.sum()))
     out, arena = request.flat[0], wave.lane.arena
 
+    encoded = wave.encoded
+    if wave.lane.watch is not None and (wave.chunks[:, t.C_SIZE] == UNKNOWN).all():  # it fetches, too
+        encoded = aside("fetch", wave.lane, encoded, "decompress", lambda data: 0 if data is None else data.size)
+
     def one(i: int, start: int, direct: bool) -> Verdict | None:
-        data = wave.encoded(i, request.source)
+        data = encoded(i, request.source)
         if data is None:
             return None
         place = out if direct else arena
         return decode(program.host, data, place[start : start + n])
 
     starts = np.where(fills, request.plan.boxes[wave.first : wave.last, t.B_DEST], wave.inner[:, t.C_START])
-    verdicts = on_all_cores(one, range(len(starts)), starts.tolist(), fills.tolist())
+    work = aside("decompress", wave.lane, one)
+    verdicts = on_all_cores(work, range(len(starts)), starts.tolist(), fills.tolist())
     good = np.array([verdict is not None and verdict[0] == Status.OK for verdict in verdicts], bool)
     wave.inner[:, t.C_SIZE] = np.where(good & ~fills, n, MISSING)
     wave.done |= good & fills
     return {i: verdict for i, verdict in enumerate(verdicts) if verdict is not None and verdict[0] != Status.OK}
 
 
+@step("decompress", 1, lambda _, request, wave, which: request.program.container.nbytes * len(which))
 def decode_instead(request: Request, wave: Wave, which: Lines) -> dict[int, Verdict]:
     """Decode the chunks `which` by their container's library, into the arena; gives those refused, as above."""
     container = request.program.container
@@ -93,6 +106,7 @@ def decode_instead(request: Request, wave: Wave, which: Lines) -> dict[int, Verd
     return {i: verdict for i, verdict in zip(which.tolist(), verdicts, strict=True) if verdict[0] != Status.OK}
 
 
+@step("decompress", 1, lambda _, request, wave, refused: request.program.nbytes * len(refused))
 def last_word(request: Request, wave: Wave, refused: dict[int, Verdict]) -> None:
     """Let zarr's own codecs decode the chunks that ours refused, and point their layouts to what they give.
 

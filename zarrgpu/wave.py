@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from zarrgpu import assembly, libraries, sizing
 from zarrgpu._counters import count
-from zarrgpu.batch import Batch, Report
+from zarrgpu._record import assembled_bytes, fetched_bytes, located_bytes, recorded, step
+from zarrgpu.batch import Batch, Report, refusals
 from zarrgpu.codecs import Checksum, Located
 from zarrgpu.encoded import OnEngine, OnHost
 from zarrgpu.engine.base import Array, Lane, aligned
@@ -94,7 +95,7 @@ def run(request: Request, stream: Any = None) -> npt.NDArray[np.bool_]:
     present = np.zeros(n, bool)
     if n == 0:
         return present
-    with request.engine.lanes(stream) as lanes:
+    with request.engine.lanes(stream) as lanes, recorded(request, lanes):
         parts = list(sizing.waves(request, len(lanes)))
         if len(parts) == 1:  # which needs no other thread
             wave = _fetch(request, lanes[0], 0, n)
@@ -136,6 +137,7 @@ def _run_waves(
             _finish(request, wave, present)
 
 
+@step("fetch", 1, fetched_bytes, first=True)
 def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     """Fetch chunks, decode on the host what has no kernel, and locate the streams of the rest."""
     program, n = request.program, last - first
@@ -161,6 +163,7 @@ def _fetch(request: Request, lane: Lane, first: int, last: int) -> Wave:
     return wave
 
 
+@step("locate", 0)
 def _strip(wave: Wave, check: Checksum) -> dict[int, libraries.Verdict]:
     """Take a checksum off a wave's chunks, to be verified; the chunks that are too short for one."""
     inner = wave.inner
@@ -173,6 +176,7 @@ def _strip(wave: Wave, check: Checksum) -> dict[int, libraries.Verdict]:
     return dict.fromkeys(np.flatnonzero(short).tolist(), (Status.TRUNCATED, check.name))
 
 
+@step("locate", 1, located_bytes)
 def _locate(request: Request, wave: Wave, refused: dict[int, libraries.Verdict]) -> None:
     """Find the streams of a wave; decode on the host those that have no kernel, or are too few for one."""
     container, lane, inner = request.program.container, wave.lane, wave.inner
@@ -194,6 +198,7 @@ def _locate(request: Request, wave: Wave, refused: dict[int, libraries.Verdict])
         refused |= libraries.decode_instead(request, wave, np.flatnonzero(without))
 
 
+@step("enqueue", 1)
 def _decode(request: Request, wave: Wave) -> None:
     """Enqueue a fetched wave: upload, verify, decompress, transform, assemble, and the way back of the statuses."""
     program, lane, layouts = request.program, wave.lane, wave.located.layouts
@@ -204,8 +209,7 @@ def _decode(request: Request, wave: Wave) -> None:
         check.verify(batch, lines, np.full(len(lines), t.SOURCE), spans, stored)
     batch.decompress(program.container.name, wave.located)
     if here.any():
-        for stage, swap in program.after:
-            stage.enqueue(batch, swap)
+        batch.transform(program.after)
     wave.reports = batch.reports
     arenas, plain = batch.arenas, assembly.How(program.swap(request.out.dtype))
     if program.folded is None:
@@ -216,6 +220,7 @@ def _decode(request: Request, wave: Wave) -> None:
     _assemble(request, wave, arenas, wave.final, plain)
 
 
+@step("assemble", 1, assembled_bytes, device=True)
 def _assemble(
     request: Request, wave: Wave, arenas: tuple[Array, ...], which: npt.NDArray[np.bool_], how: assembly.How
 ) -> None:
@@ -228,11 +233,12 @@ def _assemble(
         wave.reports.append(Report(name, lines[part], wave.lane.download(status)))
 
 
+@step("check", 1)
 def _finish(request: Request, wave: Wave, present: npt.NDArray[np.bool_]) -> Lane:
     """Wait for a wave, act on its statuses, and give its lane back."""
     lane = wave.lane
     lane.wait()
-    refused = _refused(request, wave)
+    refused = refusals(wave.reports, request.program.container.name)
     if refused:
         before = wave.used
         libraries.last_word(request, wave, refused)
@@ -243,22 +249,6 @@ def _finish(request: Request, wave: Wave, present: npt.NDArray[np.bool_]) -> Lan
         wave.reports = []
         _assemble(request, wave, arenas, again, assembly.How(request.program.swap(request.out.dtype)))
         lane.wait()
-        _refused(request, wave)
+        refusals(wave.reports, request.program.container.name)
     present[wave.first : wave.last] = wave.chunks[:, t.C_SIZE] != MISSING
     return lane
-
-
-def _refused(request: Request, wave: Wave) -> dict[int, libraries.Verdict]:
-    """The chunks that a kernel refused, each with the first verdict on it.
-
-    Tables of streams are made of what the data say, and a stream too long for its decoder is the data's fault; all
-    other tables are ours.
-    """
-    refused: dict[int, libraries.Verdict] = {}
-    for name, chunks, status in wave.reports:
-        for k in np.flatnonzero(status).tolist():
-            verdict = Status(int(status[k]))
-            if verdict is Status.BAD_TABLE and name != request.program.container.name:
-                raise RuntimeError(f"{name} was given bytes outside its arenas: a bug of zarrgpu, please report it")
-            refused.setdefault(int(chunks[k]), (verdict, name))
-    return refused

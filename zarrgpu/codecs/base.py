@@ -163,6 +163,13 @@ class Located:
     status: npt.NDArray[np.int32]
     zstd: list[Group] = field(default_factory=list)
 
+    def decoded(self) -> int:
+        """Bytes that kernels make of the streams."""
+        if not self.work and not self.zstd:
+            return 0
+        lines = [*self.work.values(), *(group.lines for group in self.zstd)]
+        return int(self.streams[np.concatenate(lines), t.S_WANT].sum())
+
 
 def plain_layouts(chunks: npt.NDArray[np.int64], arena: int, column: int) -> npt.NDArray[np.int64]:
     """Layouts of chunks that lie, or will lie, in one piece in an arena, from the byte that a `column` names."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu._record import step
 from zarrgpu.codecs.base import Bytes, Refused, Spec, Transform
 from zarrgpu.codecs.library import ByLibrary
 from zarrgpu.kernels import tables as t
@@ -72,6 +73,7 @@ class Checksum(ByLibrary, Transform):
         layouts[lines, t.L_BASE], layouts[lines, t.L_SIZE] = inner.T
         layouts[lines, t.L_BLOCK] = layouts[lines, t.L_SIZE]
 
+    @step("check", 1, lambda _, check, batch, lines, arena, inner, stored: inner[:, 1].sum(), device=True)
     def verify(
         self,
         batch: Batch,

@@ -17,6 +17,7 @@ from zarrgpu import _fork
 
 if TYPE_CHECKING:
     from zarrgpu._cuda import Kernel
+    from zarrgpu._record import Watch
 
 Array = Any
 """A numpy.ndarray on the host, a cupy.ndarray on a GPU."""
@@ -82,6 +83,17 @@ class Lane(ABC):
 
     arena: npt.NDArray[np.uint8]
     """Host memory from which uploads are fast: *fetch* writes the encoded chunks there."""
+
+    watch: Watch | None = None
+    """What records the steps of this lane's waves while somebody profiles."""
+
+    def stamp(self) -> Any:
+        """Mark a point in the order of what was asked of this lane; None where everything is done at once."""
+        return None
+
+    def elapsed(self, begin: Any, end: Any) -> float:
+        """Seconds between two stamps of lanes of one engine, both of them passed."""
+        raise NotImplementedError("what is done at once has no stamps")
 
     @abstractmethod
     def reserve(self, nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from zarrgpu._counters import count
 from zarrgpu._cuda import Kernel
 from zarrgpu._interop import on_device, to_cupy
+from zarrgpu._record import step
 from zarrgpu.engine import CUDA_DTYPES
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned, lent, roomy
 from zarrgpu.kernels import blosclz, lz4_group, stored
@@ -41,6 +42,7 @@ class CudaLane(Lane):
             self.arena = grown
         return self.arena
 
+    @step("upload", 0, lambda _, lane, used, first=0: max(used - first, 0), device=True)
     def upload(self, used: int, first: int = 0) -> Array:
         source = self.source(used, keep=first)
         if first < used:
@@ -101,9 +103,18 @@ class CudaLane(Lane):
         filled: npt.NDArray[Any] = host[: array.nbytes].view(array.dtype).reshape(array.shape)
         return filled
 
+    @step("wait", 0)
     def wait(self) -> None:
         self.stream.synchronize()
         self._alive.clear()
+
+    def stamp(self) -> Any:
+        event = cupy.cuda.Event()
+        event.record(self.stream)
+        return event
+
+    def elapsed(self, begin: Any, end: Any) -> float:
+        return float(cupy.cuda.get_elapsed_time(begin, end)) / 1e3
 
     def _grown(self, array: Array | None, nbytes: int) -> Array:
         if array is not None and array.size >= max(nbytes, ALIGN):

@@ -1,8 +1,4 @@
-"""Measuring reads of one array by zarr and by zarrgpu, side by side, correct before timed.
-
-Every system's result is compared with plain zarr's, bit for bit, before any clock starts. The reads are then timed in
-turn, round after round, so that what else the machine does falls on all of them; ratios mean more than rates.
-"""
+"""Correct, then timed: what each system took to read a selection, with the page cache warm and cold."""
 
 from __future__ import annotations
 
@@ -10,9 +6,8 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +15,12 @@ import numpy.typing as npt
 import zarr
 
 import zarrgpu
+from zarrgpu.bench.ways import System, plain_zarr, reopened
 
 WRONG = "wrong data"
+COLD_REPEATS = 3
+MOST_CHUNKS = 100_000
+"""With more of them, adding up their sizes takes longer than reading some."""
 
 
 class BenchMismatch(AssertionError):
@@ -41,7 +40,9 @@ class Measurement:
     stored : int
         Bytes that the array takes in its store, in proportion to the selection.
     times : list of float
-        Seconds of each repeat; empty after a failure.
+        Seconds of each repeat, the files in the page cache; empty after a failure.
+    cold : list of float
+        The same, the files dropped from the page cache before each; empty where that cannot be done.
     note : str or None
         What a reader of the figure must know.
     failure : str or None
@@ -54,6 +55,7 @@ class Measurement:
     decoded: int
     stored: int
     times: list[float] = field(default_factory=list)
+    cold: list[float] = field(default_factory=list)
     note: str | None = None
     failure: str | None = None
 
@@ -77,89 +79,21 @@ class Measurement:
         """Decoded GB/s at the median time; NaN without times."""
         return self.decoded / self.seconds / 1e9
 
+    @property
+    def cold_rate(self) -> float:
+        """Decoded GB/s at the median of the times with a cold page cache; NaN without them."""
+        return self.decoded / statistics.median(self.cold) / 1e9 if self.cold else math.nan
+
+    def fail(self, why: str) -> None:
+        """Take the figures back."""
+        self.failure = why
+        self.times.clear()
+        self.cold.clear()
+
     def as_dict(self) -> dict[str, Any]:
         """Fields and figures, for JSON: None in place of NaN."""
-        figures = {k: getattr(self, k) for k in ("seconds", "best", "spread", "rate")}
+        figures = {k: getattr(self, k) for k in ("seconds", "best", "spread", "rate", "cold_rate")}
         return vars(self) | {k: None if math.isnan(v) else v for k, v in figures.items()}
-
-
-@dataclass(frozen=True)
-class System:
-    """A way to read an array.
-
-    Attributes
-    ----------
-    name : str
-        Shown in tables.
-    device : str
-        Where its result is: ``"host"`` or ``"cuda:N"``.
-    read : callable
-        ``read(array, selection) -> result``.
-    configured : callable
-        Gives the context in which the array is opened and read.
-    ours : bool
-        Whether it is zarrgpu.
-    """
-
-    name: str
-    device: str
-    read: Callable[[zarr.Array[Any], Any], Any]
-    configured: Callable[[], AbstractContextManager[Any]] = nullcontext
-    ours: bool = False
-
-
-@contextmanager
-def plain_zarr(pipeline: str | None = None, gpu: bool = False) -> Iterator[None]:
-    """Zarr as it is out of the box, or with another of its own pipelines, or with its GPU buffers."""
-    shipped = zarr.config.defaults[0]
-    module, _, batched = str(shipped["codec_pipeline"]["path"]).rpartition(".")
-    path = f"{module}.{pipeline or batched}"
-    changes = {"codec_pipeline.path": path, "buffer": shipped["buffer"], "ndbuffer": shipped["ndbuffer"]}
-    with zarr.config.set(changes), zarr.config.enable_gpu() if gpu else nullcontext():
-        yield
-
-
-def systems(devices: Sequence[str]) -> list[System]:
-    """All ways to get an array to `devices`.
-
-    Parameters
-    ----------
-    devices : sequence of str
-        ``"host"`` or ``"cuda:N"`` each; zarr's ways are listed for the host and for the first GPU.
-
-    Returns
-    -------
-    list of System
-        The first is plain zarr, to the host.
-    """
-    fused = partial(plain_zarr, "FusedCodecPipeline")
-    found = [System("zarr", "host", _index, plain_zarr), System("zarr fused", "host", _index, fused)]
-    gpu = next((d for d in devices if d != "host"), None)
-    if gpu is not None:
-        found += [
-            System("zarr + copy", gpu, _index_and_copy(gpu), plain_zarr),
-            System("zarr fused + copy", gpu, _index_and_copy(gpu), fused),
-            System("zarr enable_gpu", gpu, _index, partial(plain_zarr, gpu=True)),
-        ]
-    return found + [_ours(device) for device in devices]
-
-
-def _index(array: zarr.Array[Any], selection: Any) -> Any:
-    return array[selection]
-
-
-def _index_and_copy(device: str) -> Callable[[zarr.Array[Any], Any], Any]:
-    def read(array: zarr.Array[Any], selection: Any) -> Any:
-        import cupy
-
-        host = np.asarray(array[selection])
-        return cupy.asarray(host.astype(host.dtype.newbyteorder("="), copy=False))
-
-    return read
-
-
-def _ours(device: str) -> System:
-    return System("zarrgpu", device, lambda array, selection: zarrgpu.read(array, selection, device=device), ours=True)
 
 
 @contextmanager
@@ -198,6 +132,8 @@ def compare(
     systems: Sequence[System],
     repeats: int = 5,
     progress: Callable[[int, int, str], None] | None = None,
+    drop: Callable[[], None] | None = None,
+    budget: float = math.inf,
 ) -> list[Measurement]:
     """Read a selection of an array with each system: once to check it, then `repeats` times, in turn.
 
@@ -213,6 +149,10 @@ def compare(
         Timed reads of each.
     progress : callable, optional
         Called as ``progress(done, total, doing)`` before each read.
+    drop : callable, optional
+        Takes the array's files out of the page cache: with it, `COLD_REPEATS` more reads of each are timed.
+    budget : float
+        Seconds for all timed reads; a system that has had its share, and one read, gets no more.
 
     Returns
     -------
@@ -224,7 +164,8 @@ def compare(
     BenchMismatch
         When zarrgpu gives other bytes than plain zarr.
     """
-    total, done = len(systems) * (1 + repeats) + 1, 0
+    colds = 0 if drop is None else min(COLD_REPEATS, repeats)
+    total, done = len(systems) * (1 + repeats + colds) + 1, 0
 
     def tell(what: str) -> None:
         nonlocal done
@@ -234,59 +175,74 @@ def compare(
 
     tell("reading with plain zarr")
     with plain_zarr():
-        truth = to_host(_reopened(array)[selection])
-    decoded = truth.nbytes
-    stored = round(array.nbytes_stored() * decoded / array.nbytes) if array.nbytes else 0
+        truth = to_host(reopened(array)[selection])
+    decoded, stored = truth.nbytes, _stored(array, truth.nbytes)
     opened, measured = [], []
     for system in systems:
         tell(f"checking {system.name} on {system.device}")
         measured.append(Measurement(system.name, system.device, system.ours, decoded, stored))
         opened.append(_check(system, array, selection, truth, measured[-1]))
-    del truth
-    for _ in range(repeats):
+    for k in range(colds + repeats):
         for system, own, result in zip(systems, opened, measured, strict=True):
-            tell(f"timing {system.name} on {system.device}")
-            if result.failure is None:
-                try:
-                    result.times.append(_seconds(system, own, selection))
-                except Exception as error:
-                    result.failure = one_line(error)
-                    result.times.clear()
+            cold = k < colds
+            tell(f"timing {system.name} on {system.device}{', cold' * cold}")
+            times = result.cold if cold else result.times
+            spent = sum(times) >= budget / len(systems) / (2 if colds else 1)
+            if result.failure is not None or (times and spent and k + 1 < colds + repeats):
+                continue
+            if cold and drop is not None:
+                drop()
+            try:
+                seconds, got = _timed(system, own, selection)
+            except Exception as error:
+                result.fail(one_line(error))
+                continue
+            times.append(seconds)
+            if k + 1 == colds + repeats:  # once more, now that it was in a hurry
+                _judge(system, got, truth, result)
     return measured
 
 
-def _check(
-    system: System, array: zarr.Array[Any], selection: Any, truth: npt.NDArray[Any], result: Measurement
-) -> zarr.Array[Any]:
+def _stored(array: zarr.Array[Any], decoded: int) -> int:
+    """Bytes that so many decoded ones of an array take in its store; 0 where that is not told, or takes long."""
+    if not array.nbytes or not array.store.supports_listing or array.nchunks > MOST_CHUNKS:
+        return 0
+    return round(array.nbytes_stored() * decoded / array.nbytes)
+
+
+def _check(system: System, array: zarr.Array[Any], selection: Any, truth: npt.NDArray[Any], result: Measurement) -> Any:
     """Compare a system's first read with the truth, and return the array as it opened it."""
     try:
         with system.configured(), on(system.device):
-            array = _reopened(array)
+            opened = system.open(array)
             before = zarrgpu.counters()
-            got = to_host(system.read(array, selection))
+            got = system.read(opened, selection)
     except Exception as error:
         result.failure = one_line(error)
-        return array
-    wrong = difference(got, truth)
+        return None
+    _judge(system, got, truth, result)
+    result.note = _fallbacks(before) if system.ours else None
+    return opened
+
+
+def _judge(system: System, got: Any, truth: npt.NDArray[Any], result: Measurement) -> None:
+    """Refuse a system that gives other bytes than plain zarr."""
+    with on(system.device):
+        wrong = difference(to_host(got), truth)
     if wrong and system.ours:
         raise BenchMismatch(f"{system.name} on {system.device} does not give what plain zarr gives: {wrong}")
-    result.failure = wrong and f"{WRONG}: {wrong}"
-    result.note = _fallbacks(before) if system.ours else None
-    return array
+    if wrong:
+        result.fail(f"{WRONG}: {wrong}")
 
 
-def _seconds(system: System, array: zarr.Array[Any], selection: Any) -> float:
+def _timed(system: System, opened: Any, selection: Any) -> tuple[float, Any]:
+    """Seconds, and the result: freeing it is not reading."""
     with system.configured(), on(system.device) as synchronize:
         synchronize()
         begin = time.perf_counter()
-        _kept = system.read(array, selection)  # until the clock stops: freeing it is not reading
+        result = system.read(opened, selection)
         synchronize()
-        return time.perf_counter() - begin
-
-
-def _reopened(array: zarr.Array[Any]) -> zarr.Array[Any]:
-    """The array opened under the configuration in force: zarr chooses its pipeline then."""
-    return zarr.open_array(array.store_path, mode="r", zarr_format=array.metadata.zarr_format)
+        return time.perf_counter() - begin, result
 
 
 def _fallbacks(before: dict[str, int]) -> str | None:
