@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -15,6 +16,8 @@ from zarrgpu._compat import store as stores
 MOST_FILES = 20_000
 """With more files, looking for them takes longer than reading them."""
 PROBES = 8
+ATTEMPTS, PAUSE = 4, 0.05
+"""What was just written, or is being read, may stay for a moment."""
 
 
 def files_of(array: zarr.Array[Any]) -> list[str] | None:
@@ -66,8 +69,12 @@ def can_drop(files: Sequence[str] | None) -> bool:
     if not files or not hasattr(os, "posix_fadvise") or not hasattr(os, "preadv"):
         return False
     some = [path for path in files[:: max(1, len(files) // PROBES)] if os.path.getsize(path)]
-    try:
-        drop(some)
-        return 2 * sum(is_cached(path) is False for path in some) > len(some)
-    except OSError:
-        return False
+    for _ in range(ATTEMPTS):
+        try:
+            drop(some)
+            if 2 * sum(is_cached(path) is False for path in some) > len(some):
+                return True
+        except OSError:
+            return False
+        time.sleep(PAUSE)
+    return False

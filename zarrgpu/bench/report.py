@@ -106,6 +106,8 @@ class Findings:
         if self.ceilings:
             text = ", ".join(f"{name} {digits(rate)}" for name, rate in self.ceilings.items())
             console.print(f"Ceilings of this machine in this run, GB/s: {text}", markup=False)
+        if not any(m.cold for m in self.measured):
+            console.print("No figures with a cold page cache: this store's files cannot be dropped from one.")
         for m in self.measured:
             if m.note or m.failure:
                 what = f"failed: {m.failure}" if m.failure else f"fell back: {m.note}"
