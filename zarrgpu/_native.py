@@ -17,6 +17,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from zarrgpu._cache import compiled
+from zarrgpu.keys import Keys
 
 INT, PTR, I64 = types.intc, types.intp, types.int64
 c_open = types.ExternalFunction("open", INT(PTR, INT))
@@ -111,6 +112,41 @@ def read_ranges(paths, first, which, offsets, sizes, starts, arena, status, begi
         c_close(INT(fd))
 
 
+@compiled
+def _write_keys(prefix, separator, grid, which, blob, first):  # type: ignore[no-untyped-def]  # typed by numba
+    """Write to `blob`, for each line of `grid` in `which`: `prefix`, its coordinates with `separator` between, NUL."""
+    digits, at = np.empty(20, np.uint8), 0
+    for k in range(len(which)):
+        first[k] = at
+        for i in range(len(prefix)):
+            blob[at + i] = prefix[i]
+        at += len(prefix)
+        for axis in range(grid.shape[1]):
+            if axis:
+                blob[at] = separator
+                at += 1
+            left, n = grid[which[k], axis], 0
+            while left > 0 or n == 0:
+                digits[n] = 48 + left % 10
+                left //= 10
+                n += 1
+            for i in range(n):
+                blob[at + i] = digits[n - 1 - i]
+            at += n
+        blob[at] = 0
+        at += 1
+
+
+def key_table(keys: Keys, which: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """`path_table` of the keys `which`, whose style is known, without a Python object for each."""
+    assert keys.style is not None
+    prefix = np.frombuffer(os.fsencode(keys.root + keys.style[0]), np.uint8)
+    most = len(prefix) + 1 + keys.grid.shape[1] * (1 + len(str(int(keys.grid.max(initial=0)))))
+    blob, first = np.empty(len(which) * most, np.uint8), np.empty(len(which), np.int64)
+    _write_keys(prefix, ord(keys.style[1]), np.ascontiguousarray(keys.grid), which, blob, first)
+    return blob, first
+
+
 def path_table(paths: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Paths as NUL-terminated bytes, and where each one starts."""
     raw = [os.fsencode(p) for p in paths]
@@ -123,6 +159,7 @@ def _compile() -> None:
     nothing = np.empty(0, np.int64)
     table = path_table([])
     file_sizes(*table, nothing, 0, 0)
+    key_table(Keys(str, np.zeros((1, 1), np.int64), ("c/", "/")), np.zeros(1, np.int64))
     read_ranges(*table, nothing, nothing, nothing, nothing, np.empty(0, np.uint8), nothing, 0, 0)
 
 

@@ -24,6 +24,7 @@ from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Source
 from zarrgpu.files import files
+from zarrgpu.keys import Keys
 from zarrgpu.plan import Plan, plan
 from zarrgpu.selection import Selection, parse
 from zarrgpu.shards import Level, Shards, places
@@ -135,11 +136,11 @@ def read_planned(
     planned, of, owner, grid, entries = in_shards(planned, bound.levels)
     if chunks is not None:
         grid = chunks[owner]
-    encode, store_path = array.metadata.encode_chunk_key, array.store_path
-    keys = [encode(tuple(coordinates)) for coordinates in grid.tolist()]
+    metadata, store_path = array.metadata, array.store_path
+    keys = Keys(metadata.encode_chunk_key, grid, _compat.key_style(metadata))
     root = stores.local_path(store_path)
     if root is not None:
-        source: Source = files([f"{root}/{key}" for key in keys])
+        source: Source = files(keys.under(root))
     else:
         source = stores.source_of([store_path / key for key in keys], bound.spec, _compat.loop(), engine)
     limit = _settings.of(array).memory_limit

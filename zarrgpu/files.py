@@ -14,6 +14,7 @@ import numpy.typing as npt
 from zarrgpu import _fork
 from zarrgpu.errors import noted
 from zarrgpu.fetch import MISSING, UNKNOWN, Ends, Fetched, Reserve, Source, pack, split, spread
+from zarrgpu.keys import Keys
 
 SHORT = "{} became shorter while it was read"
 
@@ -120,8 +121,7 @@ class NativeFiles(Files):
     def sizes(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """As `Files.sizes`."""
         native = _native()
-        paths = [self.paths[i] for i in which.tolist()]
-        n, table = len(paths), native.path_table(paths)
+        n, table = len(which), self._table(which)
         sizes = np.empty(n, np.int64)
         split(n, lambda begin, end: native.file_sizes(*table, sizes, begin, end), least=32)
         missing = np.isin(sizes, [-errno.ENOENT, -errno.ENOTDIR, -errno.EISDIR])  # a folder is no chunk
@@ -145,7 +145,7 @@ class NativeFiles(Files):
         of = np.repeat(np.arange(len(sizes)), pieces)
         within = (np.arange(len(of)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * self.PIECE
         size = np.minimum(sizes[of] - within, self.PIECE)
-        table = native.path_table([self.paths[i] for i in named.tolist()])
+        table = self._table(named)
         status = np.zeros(len(of), np.int64)
         job = (*table, number[of], offsets[of] + within, size, starts[of] + within, arena, status)
         ends = np.cumsum(size)
@@ -156,6 +156,15 @@ class NativeFiles(Files):
         split(int(ends[-1]) if len(ends) else 0, read, least=self.SHARE)
         for k in np.flatnonzero(status).tolist():
             self._raise(int(status[k]), int(which[of[k]]))
+
+    def _table(self, which: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """The paths `which` for the workers."""
+        native = _native()
+        if isinstance(self.paths, Keys) and self.paths.style is not None:
+            table: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] = native.key_table(self.paths, which)
+            return table
+        table = native.path_table([self.paths[i] for i in which.tolist()])
+        return table
 
     def _raise(self, status: int, i: int) -> NoReturn:
         """Raise the error that a worker met with file `i`."""

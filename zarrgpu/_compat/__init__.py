@@ -23,6 +23,7 @@ from zarr.codecs.scale_offset import ScaleOffset
 from zarr.core import sync
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import Buffer, BufferPrototype, NDBuffer, default_buffer_prototype
+from zarr.core.chunk_key_encodings import DefaultChunkKeyEncoding, V2ChunkKeyEncoding
 from zarr.core.chunk_utils import ChunkTransform, evolve_codecs, fill_value_or_default
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.indexing import (
@@ -44,6 +45,16 @@ from zarrgpu.numcodecs import plain
 cpu_prototype = cpu.buffer_prototype
 Metadata = ArrayV2Metadata | ArrayV3Metadata
 OWN: dict[type, Any] = {ZstdCodec: Zstd, GzipCodec: GZip, Crc32cCodec: CRC32C}  # in numcodecs, of the same name
+
+
+def key_style(metadata: Metadata) -> tuple[str, str] | None:
+    """What keys of chunks start with, and what is between two coordinates; None for other encodings than zarr's two."""
+    if isinstance(metadata, ArrayV2Metadata):
+        return "", metadata.dimension_separator
+    encoding = metadata.chunk_key_encoding
+    if type(encoding) is DefaultChunkKeyEncoding:
+        return f"c{encoding.separator}", encoding.separator
+    return ("", encoding.separator) if type(encoding) is V2ChunkKeyEncoding else None
 
 
 class HostV2Codec(V2Codec):
