@@ -7,6 +7,7 @@ memory; zarr's GPU buffers give 2.5-3.0, `zarrgpu.read` 31-35 and ``z[...]`` 28.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import zarrgpu
 from benchmarks.conftest import Arrays
 from benchmarks.datasets import DATASETS
+from zarrgpu import wave
 from zarrgpu.bench import difference, on, to_host
 from zarrgpu.engine import resolve
 
@@ -69,3 +71,21 @@ def test_zarr_enabled(benchmark: BenchmarkFixture, arrays: Arrays, device: str) 
     with zarrgpu.enable(device):
         array = zarr.open_array(plain.store_path, mode="r")
         measure(benchmark, device, want, lambda: array[...])
+
+
+@pytest.mark.parametrize("n", [10, 100, 316], ids=lambda n: f"{n * n} chunks")
+def test_plan(
+    benchmark: BenchmarkFixture, device: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that a read does before its first wave; 100,000 chunks of files take 10 ms, of which NumPy takes most."""
+    array = zarr.create_array(tmp_path, shape=(30 * n, 30 * n), chunks=(30, 30), dtype="f4")
+    out = resolve(device).empty(array.shape, np.dtype("f4"))
+    planned = []
+
+    def run(request: Any, stream: Any = None) -> Any:
+        planned.append(len(request.plan))
+        return np.ones(planned[-1], bool)
+
+    monkeypatch.setattr(wave, "run", run)
+    benchmark(zarrgpu.read, array, out=out, device=device)
+    assert set(planned) == {n * n}
