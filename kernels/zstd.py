@@ -9,7 +9,7 @@ each (literals to copy, offset and length of a match), in three FSE codes. The r
 step                an item is      what it does
 ==================  ==============  =================================================================================
 `zstd_scan`         a stream        headers -> a line for each block; on the host, so that the room for all is known
-`zstd_sequences`    16 or 4 blocks  a lane a block: bitstream -> sequences, as ends
+`zstd_sequences`    16 blocks       a lane a block: bitstream -> sequences, as ends; 16 blocks a warp
 `zstd_place`        a stream        where each block's output goes, and its repeat offsets
 `zstd_literals`     8 blocks        a lane a bitstream: literals to the end of their block's output
 `zstd_execute`      a stream        a warp: literals and matches to their places
@@ -43,9 +43,6 @@ from zarrgpu.kernels.tables import S_WANT
 from zarrgpu.kernels.zstd_format import BLOCK_COLUMNS, NUMBERS
 
 Lines = npt.NDArray[np.int64]
-
-FEW = 2048
-"""Blocks up to which a warp decodes the sequences of 4, not of 16."""
 
 Run = Callable[[Kernel, int, Sequence[Any], Sequence[npt.NDArray[Any]]], None]
 
@@ -82,7 +79,7 @@ class Group:
     def work(self) -> int:
         """Elements of ``uint32`` that kernels use for their tables where there is no shared memory."""
         literals = -(-self.n_blocks // zstd_literals.BLOCKS) * zstd_literals.WORK
-        sequences = -(-self.n_blocks // zstd_sequences.FEW_BLOCKS) * zstd_sequences.WORK
+        sequences = -(-self.n_blocks // zstd_sequences.BLOCKS) * zstd_sequences.WORK
         return max(literals, sequences)
 
 
@@ -185,10 +182,8 @@ def launches(
     if n == 0:
         yield zstd_place.KERNEL, len(own.lines), (scratch, streams, lines, first, blocks, status)
         return
-    kernel, size = zstd_sequences.KERNEL, zstd_sequences.BLOCKS
-    if n <= FEW:
-        kernel, size = zstd_sequences.FEW, zstd_sequences.FEW_BLOCKS
-    yield kernel, -(-n // size), (*arenas[:2], streams, blocks, numbers, sequences, work, status)
+    items = -(-n // zstd_sequences.BLOCKS)
+    yield zstd_sequences.KERNEL, items, (*arenas[:2], streams, blocks, numbers, sequences, work, status)
     yield zstd_place.KERNEL, len(own.lines), (scratch, streams, lines, first, blocks, status)
     yield zstd_literals.KERNEL, -(-n // zstd_literals.BLOCKS), (*arenas, streams, blocks, work, status)
     yield zstd_execute.KERNEL, len(own.lines), (*arenas, streams, lines, first, blocks, sequences, status)

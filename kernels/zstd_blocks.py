@@ -8,11 +8,9 @@ import numpy as np
 
 from zarrgpu._cuda import Target
 from zarrgpu.kernels import zstd_format as z
-from zarrgpu.kernels.tables import S_DEST, S_SIZE, S_START, S_WANT, Status
+from zarrgpu.kernels.tables import S_DEST, S_SIZE, S_START, S_WANT
 
 I = np.int64  # noqa: E741  # as U for uint32 elsewhere
-
-OK, BAD_TABLE = int(Status.OK), int(Status.BAD_TABLE)
 
 
 def fits(start: int, size: int, whole: int) -> bool:
@@ -79,30 +77,3 @@ def make_checks(target: Target) -> tuple[Any, Any, Any]:
         )
 
     return is_stream, is_input, is_output
-
-
-def make_ready(target: Target) -> Any:
-    """``ready(...)``: whether a block has sequences to decode, and all that its line points to is there."""
-    _, is_input, _ = make_checks(target)
-
-    @target.device
-    def ready(source, streams, blocks, b, sequences, status):
-        """`OK`, 1 where there is nothing to do, or `BAD_TABLE`, negative."""
-        o = b * z.BLOCK_COLUMNS
-        if (b + 1) * z.BLOCK_COLUMNS > blocks.size or blocks[o + z.Z_SEQUENCES] == 0:
-            return 1
-        if blocks[o + z.Z_STREAM] >= streams.shape[0] or status[I(blocks[o + z.Z_STREAM])] != OK:
-            return 1
-        if not is_input(blocks, b, streams, source.size):
-            return -BAD_TABLE
-        for kind in range(3):
-            back = I(blocks[o + z.Z_CODES + kind])
-            if back > 0:
-                same = blocks[o + z.Z_STREAM] == blocks[(b - back) * z.BLOCK_COLUMNS + z.Z_STREAM]
-                if not same or not is_input(blocks, b - back, streams, source.size):
-                    return -BAD_TABLE
-        if I(blocks[o + z.Z_FIRST]) + I(blocks[o + z.Z_SEQUENCES]) > sequences.size:
-            return -BAD_TABLE
-        return 0
-
-    return ready

@@ -11,9 +11,8 @@ work      ``uint32[]``                 on the host `WORK` words an item; 1 elsew
 status    ``int32[s]``                 written where something is wrong
 ========= ============================ =======================================================================
 
-Arrays do not overlap. An item is a warp, alone in its thread block, and `BLOCKS` blocks of `KERNEL`, `FEW_BLOCKS` of
-`FEW`: fewer lanes wait for each other there, but more warps for their turn. Two lanes make a block's tables, one of
-them decodes its sequences: each has its own window of the bitstream.
+Arrays do not overlap. An item is `BLOCKS` blocks, and a warp, alone in its thread block, with `SHARED` bytes of shared
+memory. Two lanes make a block's tables, one of them decodes its sequences: each has its own window of the bitstream.
 Blocks do not wait for each other, even where one uses an earlier one's code: that is made again from its description.
 
 Statuses: `BAD_CODE`; `UNSUPPORTED`: an offset of 2^27 or more, or a block that decodes to more than it may;
@@ -34,14 +33,15 @@ from zarrgpu._cuda import FULL, WARP, Kernel, Target, shared
 from zarrgpu.kernels import zstd_format as z
 from zarrgpu.kernels.tables import S_START, Status
 from zarrgpu.kernels.zstd_bits import make_top_bit, make_view, make_window
-from zarrgpu.kernels.zstd_blocks import make_ready
+from zarrgpu.kernels.zstd_blocks import make_checks
 from zarrgpu.kernels.zstd_fse import make_codes
 
 I = np.int64  # noqa: E741  # as U for uint32 elsewhere
 U = np.uint32
 U64 = np.uint64
 
-BLOCKS, FEW_BLOCKS = 16, 4
+BLOCKS = 16
+LANES_OF_BLOCK = WARP // BLOCKS
 SEGMENTS = 16  # of a window
 # A block's shared memory in halves of a word: counts, which the window then takes the place of; tables; and 8 more, so
 # that different blocks' tables start in different banks.
@@ -49,7 +49,8 @@ COUNTS = 8 * SEGMENTS
 OFFSETS_AT, MATCHES_AT = COUNTS + (1 << z.MAX_LOG[0]), COUNTS + (1 << z.MAX_LOG[0]) + (1 << z.MAX_LOG[1])
 HALVES = MATCHES_AT + (1 << z.MAX_LOG[2]) + 8
 NUMBERS_SIZE = len(z.NUMBERS)
-WORK = NUMBERS_SIZE + HALVES // 2  # of one block
+WORK = NUMBERS_SIZE + BLOCKS * HALVES // 2
+SHARED = 4 * WORK
 MATCH_COUNTS = 72  # where the counts of matches' lengths start; 36 are enough for each of the others
 
 OK, BAD_CODE, BAD_TABLE = int(Status.OK), int(Status.BAD_CODE), int(Status.BAD_TABLE)
@@ -185,8 +186,35 @@ def make_bitstream(target: Target) -> Any:
     return decode
 
 
-def make(target: Target, lanes: int, n_blocks: int) -> Any:
-    """The body of a kernel, of so many blocks an item."""
+def make_ready(target: Target) -> Any:
+    """``ready(...)``: whether a block has sequences to decode, and all that its line points to is there."""
+    _, is_input, _ = make_checks(target)
+
+    @target.device
+    def ready(source, streams, blocks, b, sequences, status):
+        """`OK`, 1 where there is nothing to do, or `BAD_TABLE`, negative."""
+        o = b * z.BLOCK_COLUMNS
+        if (b + 1) * z.BLOCK_COLUMNS > blocks.size or blocks[o + z.Z_SEQUENCES] == 0:
+            return 1
+        if blocks[o + z.Z_STREAM] >= streams.shape[0] or status[I(blocks[o + z.Z_STREAM])] != OK:
+            return 1
+        if not is_input(blocks, b, streams, source.size):
+            return -BAD_TABLE
+        for kind in range(3):
+            back = I(blocks[o + z.Z_CODES + kind])
+            if back > 0:
+                same = blocks[o + z.Z_STREAM] == blocks[(b - back) * z.BLOCK_COLUMNS + z.Z_STREAM]
+                if not same or not is_input(blocks, b - back, streams, source.size):
+                    return -BAD_TABLE
+        if I(blocks[o + z.Z_FIRST]) + I(blocks[o + z.Z_SEQUENCES]) > sequences.size:
+            return -BAD_TABLE
+        return 0
+
+    return ready
+
+
+def make(target: Target, lanes: int) -> Any:
+    """The body of `KERNEL`."""
     cuda, device, bytes_of = target.cuda, target.device, target.bytes_of
     decode, code, ready = make_bitstream(target), make_codes(target), make_ready(target)
 
@@ -201,7 +229,7 @@ def make(target: Target, lanes: int, n_blocks: int) -> Any:
         def alone(lane, item, source, source32, streams, blocks, numbers, sequences, work, status):
             words = work[item * WORK : (item + 1) * WORK]
             halves = halves_of(words)
-            for b in range(item * n_blocks, (item + 1) * n_blocks):
+            for b in range(item * BLOCKS, (item + 1) * BLOCKS):
                 state = ready(source, streams, blocks, b, sequences, status)
                 if state == 0:
                     from32 = source32[word_of(streams, blocks, b) :]
@@ -230,11 +258,9 @@ def make(target: Target, lanes: int, n_blocks: int) -> Any:
             words[k] = numbers[k]
             k = U(k + U(WARP))
         cuda.syncwarp(FULL)
-        group, part = I(lane // 2), I(lane % 2)
-        b = I(item) * n_blocks + group
-        state = 1
-        if group < n_blocks:
-            state = ready(source, streams, blocks, b, sequences, status)
+        group, part = I(lane // LANES_OF_BLOCK), I(lane % LANES_OF_BLOCK)
+        b = I(item) * BLOCKS + group
+        state = ready(source, streams, blocks, b, sequences, status)
         base = U(2 * NUMBERS_SIZE + group * HALVES)
         from32 = source32
         if state == 0:
@@ -271,13 +297,4 @@ def make(target: Target, lanes: int, n_blocks: int) -> Any:
 _u1, _u4, _u8, _i4 = (types.Array(t, 1, "C") for t in (types.uint8, types.uint32, types.uint64, types.int32))
 ARGUMENTS = (_u1, _u4, types.Array(types.int64, 2, "C"), _u4, _u4, _u8, _u4, _i4)
 
-
-def _kernel(name: str, n_blocks: int) -> Kernel:
-    def make_body(target: Target, lanes: int) -> Any:
-        return make(target, lanes, n_blocks)
-
-    shared_bytes = 4 * NUMBERS_SIZE + 2 * n_blocks * HALVES
-    return Kernel(name, make_body, ARGUMENTS, lanes=WARP, threads=WARP, shared=shared_bytes)
-
-
-KERNEL, FEW = _kernel("zstd_sequences", BLOCKS), _kernel("zstd_sequences_few", FEW_BLOCKS)
+KERNEL = Kernel("zstd_sequences", make, ARGUMENTS, lanes=WARP, threads=WARP, shared=SHARED)

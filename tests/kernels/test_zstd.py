@@ -54,16 +54,6 @@ def check(lane: str, streams: list[Stream], data: list[bytes]) -> None:
         assert slots[i].tobytes() == d, i
 
 
-@pytest.fixture(params=["few", "many"])
-def warps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both kernels that decode sequences."""
-    monkeypatch.setattr(zstd, "FEW", 1 << 40 if request.param == "few" else 0)
-
-
-both = pytest.mark.usefixtures("warps")
-
-
-@both
 @pytest.mark.parametrize("lane", kit.LANES)
 def test_data_come_back(lane: str) -> None:
     """All kinds of data and levels, from a byte on, streams and slots at all alignments, with and without checksums."""
@@ -93,7 +83,6 @@ def joined() -> Iterator[Stream]:
                 yield frame(again), 2 * len(first) + 3 * len(second) + between_size
 
 
-@both
 @pytest.mark.parametrize("lane", kit.LANES)
 def test_codes_and_offsets_of_earlier_blocks(lane: str) -> None:
     """Treeless literals, sequences whose three codes are those before, repeat offsets across blocks of other kinds."""
@@ -176,7 +165,6 @@ def by_hand() -> Iterator[tuple[Status, bytes, int]]:
     ]
 
 
-@both
 @pytest.mark.parametrize("lane", kit.LANES)
 def test_each_status(lane: str) -> None:
     """Streams made by hand get the status that says what is wrong with them."""
@@ -231,7 +219,6 @@ def seen(streams: list[Stream], intact: list[bytes], status: np.ndarray, slots: 
     return Counter(Status(s) for s in status[1::2])
 
 
-@both
 @pytest.mark.parametrize("lane", kit.LANES)
 def test_hostile_streams_among_intact_ones(lane: str) -> None:
     """Verdicts are libzstd's, nothing is written outside a slot, intact neighbours come back.
