@@ -113,10 +113,10 @@ def read_ranges(paths, first, which, offsets, sizes, starts, arena, status, begi
 
 
 @compiled
-def _write_keys(prefix, separator, grid, which, blob, first):  # type: ignore[no-untyped-def]  # typed by numba
-    """Write to `blob`, for each line of `grid` in `which`: `prefix`, its coordinates with `separator` between, NUL."""
+def _write_keys(prefix, separator, grid, blob, first):  # type: ignore[no-untyped-def]  # typed by numba
+    """Write to `blob`, for each line of `grid`: `prefix`, its coordinates with `separator` between, NUL."""
     digits, at = np.empty(20, np.uint8), 0
-    for k in range(len(which)):
+    for k in range(len(grid)):
         first[k] = at
         for i in range(len(prefix)):
             blob[at + i] = prefix[i]
@@ -125,7 +125,7 @@ def _write_keys(prefix, separator, grid, which, blob, first):  # type: ignore[no
             if axis:
                 blob[at] = separator
                 at += 1
-            left, n = grid[which[k], axis], 0
+            left, n = grid[k, axis], 0
             while left > 0 or n == 0:
                 digits[n] = 48 + left % 10
                 left //= 10
@@ -140,10 +140,10 @@ def _write_keys(prefix, separator, grid, which, blob, first):  # type: ignore[no
 def key_table(keys: Keys, which: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """`path_table` of the keys `which`, whose style is known, without a Python object for each."""
     assert keys.style is not None
-    prefix = np.frombuffer(os.fsencode(keys.root + keys.style[0]), np.uint8)
-    most = len(prefix) + 1 + keys.grid.shape[1] * (1 + len(str(int(keys.grid.max(initial=0)))))
+    prefix, grid = np.frombuffer(os.fsencode(keys.root + keys.style[0]), np.uint8), np.take(keys.grid, which, axis=0)
+    most = len(prefix) + 1 + grid.shape[1] * (1 + len(str(int(grid.max(initial=0)))))
     blob, first = np.empty(len(which) * most, np.uint8), np.empty(len(which), np.int64)
-    _write_keys(prefix, ord(keys.style[1]), np.ascontiguousarray(keys.grid), which, blob, first)
+    _write_keys(prefix, ord(keys.style[1]), grid, blob, first)
     return blob, first
 
 
