@@ -25,16 +25,24 @@ WAYS = [Files, NativeFiles]
 class Arena:
     """Memory that is reserved on demand, poisoned."""
 
-    def reserve(self, nbytes: int) -> Any:
+    bytes = np.empty(0, np.uint8)
+
+    def reserve(self, nbytes: int, keep: int = 0) -> Any:
+        kept = self.bytes[:keep]
         self.bytes = np.full(nbytes, 0xEE, np.uint8)
+        self.bytes[:keep] = kept
         return self.bytes
 
 
+@pytest.mark.parametrize("count", [50, 500])
 @pytest.mark.parametrize("way", WAYS)
-def test_files(way: type[Files], tmp_path: Path) -> None:
-    """Many sizes, some large enough to be read by several workers, empty ones, missing ones and a folder among them."""
+def test_files(way: type[Files], count: int, tmp_path: Path) -> None:
+    """Many sizes, some large enough to be read by several workers, empty ones, missing ones and a folder among them.
+
+    Of 500, workers know no sizes, and the large ones find no room at first.
+    """
     rng = np.random.default_rng(0)
-    want: list[bytes | None] = [rng.bytes(int(n)) for n in rng.integers(0, 3000, 50)]
+    want: list[bytes | None] = [rng.bytes(int(n)) for n in rng.integers(0, 3000, count)]
     want += [b"", rng.bytes(3 << 20), b"x"]
     for i, data in enumerate(want):
         (tmp_path / f"ü{i}").write_bytes(data or b"")
@@ -58,9 +66,10 @@ def test_errors_of_files_are_the_system_s(way: type[Files], tmp_path: Path) -> N
     """Anything but a missing file raises, with its path."""
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    with pytest.raises(OSError, match=r"symbolic links.*loop") as caught:
-        way([str(loop)]).load(0, 1, Arena().reserve)
-    assert caught.value.errno == errno.ELOOP
+    for count in (1, 500):
+        with pytest.raises(OSError, match=r"symbolic links.*loop") as caught:
+            way([str(loop)] * count).load(0, count, Arena().reserve)
+        assert caught.value.errno == errno.ELOOP
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -69,12 +78,29 @@ def test_a_file_that_shrinks_is_an_error(way: type[Files], tmp_path: Path) -> No
     path = tmp_path / "a"
     path.write_bytes(bytes(100_000))
 
-    def reserve(nbytes: int) -> Any:
+    def reserve(nbytes: int, keep: int = 0) -> Any:
         os.truncate(path, 10)
         return np.empty(nbytes, np.uint8)
 
     with pytest.raises(OSError, match="became shorter"):
         way([str(path)]).load(0, 1, reserve)
+
+
+def test_files_of_unknown_sizes_stay_in_the_arena(tmp_path: Path) -> None:
+    """The compiled worker gives no place outside, and what found none is whole in none."""
+    paths, want = [], [bytes([i]) * (20 * i) for i in range(6)]
+    for i, data in enumerate(want):
+        paths.append(str(tmp_path / str(i)))
+        (tmp_path / str(i)).write_bytes(data)
+    arena, taken = np.full(160, 0xEE, np.uint8), np.zeros(1, np.int64)
+    starts, sizes = np.empty(6, np.int64), np.empty(6, np.int64)
+    _native.read_files(*_native.path_table(paths), arena[16:144], taken, starts, sizes, 0, 6)
+    assert sizes.tolist() == [20 * i for i in range(6)]
+    assert starts.tolist() == [0, 0, 32, -1, -1, -1]  # 60 bytes are more than are left after 80
+    assert arena[16:36].tolist() == [1] * 20
+    assert arena[48:88].tolist() == [2] * 40
+    assert (arena[:16] == 0xEE).all()
+    assert (arena[88:] == 0xEE).all()
 
 
 def test_no_files() -> None:

@@ -252,7 +252,7 @@ def test_decoded_shards_that_another_wave_drops_are_not_missed(tmp_path: Path, m
         lambda i: ("", str(i)),
     )
     arena = np.zeros(1000, np.uint8)
-    source.load(0, 1, lambda nbytes: arena)
+    source.load(0, 1, lambda nbytes, keep=0: arena)
     read = source._bytes
 
     def drop(*table: Any) -> Any:
@@ -260,7 +260,7 @@ def test_decoded_shards_that_another_wave_drops_are_not_missed(tmp_path: Path, m
         return read(*table)
 
     monkeypatch.setattr(source, "_bytes", drop)
-    starts, sizes, _ = source.load(1, 3, lambda nbytes: arena)
+    starts, sizes, _ = source.load(1, 3, lambda nbytes, keep=0: arena)
     assert sizes.tolist() == [1, 1]
     assert arena[starts].tobytes() == b"bc"
 

@@ -17,6 +17,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from zarrgpu._cache import compiled
+from zarrgpu.engine.base import ALIGN
 from zarrgpu.keys import Keys
 
 INT, PTR, I64 = types.intc, types.intp, types.int64
@@ -41,6 +42,16 @@ def load_i32(typing_context, address):  # type: ignore[no-untyped-def]  # numba 
         return builder.load(builder.inttoptr(args[0], ir.IntType(32).as_pointer()))
 
     return types.int32(types.intp), codegen
+
+
+@intrinsic
+def fetch_add_i64(typing_context, address, n):  # type: ignore[no-untyped-def]  # numba reads the names
+    """Add `n` to the int64 at an address that other threads add to as well; what it was before."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", builder.inttoptr(args[0], ir.IntType(64).as_pointer()), args[1], "monotonic")
+
+    return types.int64(types.intp, types.int64), codegen
 
 
 @compiled
@@ -73,6 +84,15 @@ def _pread(fd, address, n, offset):  # type: ignore[no-untyped-def]  # typed by 
 
 
 @compiled
+def _size(fd):  # type: ignore[no-untyped-def]  # typed by numba
+    """Bytes of an open file, or a negative errno."""
+    size = c_lseek(INT(fd), I64(0), INT(SEEK_END))
+    if size < 0 or c_pread(INT(fd), PTR(0), PTR(0), I64(0)) < 0:  # a folder has a size, but nothing to read
+        return -I64(load_i32(c_errno()))
+    return I64(size)
+
+
+@compiled
 def file_sizes(paths, first, sizes, begin, end):  # type: ignore[no-untyped-def]  # typed by numba
     """``sizes[begin:end]`` = bytes of those files, or a negative errno.
 
@@ -83,9 +103,31 @@ def file_sizes(paths, first, sizes, begin, end):  # type: ignore[no-untyped-def]
         if fd < 0:
             sizes[i] = fd
             continue
-        sizes[i] = c_lseek(INT(fd), I64(0), INT(SEEK_END))
-        if sizes[i] < 0 or c_pread(INT(fd), PTR(0), PTR(0), I64(0)) < 0:  # a folder has a size, but nothing to read
-            sizes[i] = -I64(load_i32(c_errno()))
+        sizes[i] = _size(fd)
+        c_close(INT(fd))
+
+
+@compiled
+def read_files(paths, first, arena, taken, starts, sizes, begin, end):  # type: ignore[no-untyped-def]  # typed by numba
+    """Read files ``begin:end``, whose sizes nobody knows, to the next free places of an arena.
+
+    ``taken[0]`` are the bytes given away, which all workers add to. ``sizes[i]`` becomes the bytes of a file, `SHORT`
+    or a negative errno; ``starts[i]`` its place, a multiple of `ALIGN`, or -1 where the arena had no room for it.
+    """
+    for i in range(begin, end):
+        starts[i] = -1
+        fd = _open(paths.ctypes.data + first[i])
+        if fd < 0:
+            sizes[i] = fd
+            continue
+        size = _size(fd)
+        if 0 <= size <= arena.size:
+            at = fetch_add_i64(taken.ctypes.data, (size + ALIGN - 1) // ALIGN * ALIGN)
+            if at <= arena.size - size:
+                starts[i] = at
+                got = _pread(fd, arena.ctypes.data + at, size, 0)
+                size = min(size, got)
+        sizes[i] = size
         c_close(INT(fd))
 
 
@@ -159,6 +201,7 @@ def _compile() -> None:
     nothing = np.empty(0, np.int64)
     table = path_table([])
     file_sizes(*table, nothing, 0, 0)
+    read_files(*table, np.empty(0, np.uint8), np.zeros(1, np.int64), nothing, nothing, 0, 0)
     key_table(Keys(str, np.zeros((1, 1), np.int64), ("c/", "/")), np.zeros(1, np.int64))
     read_ranges(*table, nothing, nothing, nothing, nothing, np.empty(0, np.uint8), nothing, 0, 0)
 

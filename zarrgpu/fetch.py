@@ -30,8 +30,13 @@ UNKNOWN = -2
 Bytes = npt.NDArray[np.uint8]
 Lines = npt.NDArray[np.int64]
 
-Reserve = Callable[[int], Bytes]
-"""``reserve(nbytes)`` gives an arena, ``uint8[>= nbytes]``."""
+
+class Reserve(Protocol):
+    """What gives the arena of a wave."""
+
+    def __call__(self, nbytes: int, keep: int = 0) -> Bytes:
+        """Return it, ``uint8[>= nbytes]``, with the first `keep` bytes that it had when this was called before."""
+
 
 Fetched = tuple[Lines, Lines, int]
 """First byte and bytes of each piece in an arena, and the arena's bytes in use, a multiple of `ALIGN`."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu import _fork
+from zarrgpu.engine.base import ALIGN, aligned
 from zarrgpu.errors import noted
 from zarrgpu.fetch import MISSING, UNKNOWN, Ends, Fetched, Reserve, Source, pack, split, spread
 from zarrgpu.keys import Keys
@@ -118,17 +119,55 @@ class NativeFiles(Files):
     SHARE = 1 << 19
     """Bytes that are worth another worker: to wake one takes as long as to read a tenth of that from the page cache."""
 
+    SMALL = 1 << 19
+    """Bytes of files of which so many are read by workers that nobody told their sizes, each opened once.
+
+    To open a file of the page cache and close it takes as long as to read some 20 kB of it."""
+
+    SAMPLE = 32
+    """Files that are asked for their sizes then, to know how much room all need."""
+
+    def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
+        """As `Source.load`."""
+        native, n = _native(), last - first
+        if n < 8 * self.SAMPLE:
+            return super().load(first, last, reserve)
+        paths, where = self._table(np.arange(first, last))
+        some = np.empty(self.SAMPLE, np.int64)
+        native.file_sizes(paths, where[np.arange(self.SAMPLE) * n // self.SAMPLE], some, 0, self.SAMPLE)
+        each = int(np.maximum(some, 0).mean())
+        if each > self.SMALL:
+            return super().load(first, last, reserve)
+        starts, sizes, taken = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(1, np.int64)
+        arena = reserve(n * (each + each // 8 + ALIGN))
+        job = paths, where, arena, taken, starts, sizes
+        split(n, lambda begin, end: native.read_files(*job, begin, end), least=self.SAMPLE)
+        self._told(np.arange(first, last), sizes)
+        placed, there = starts >= 0, sizes >= 0
+        used = aligned(int((starts + sizes).max(where=placed & there, initial=0)))
+        late, starts[~placed] = np.flatnonzero(there & ~placed), 0
+        if len(late):
+            starts[late], more = pack(sizes[late])
+            starts[late] += used
+            self.fill(first + late, np.zeros_like(late), sizes[late], starts[late], reserve(used + more, used))
+            used += more
+        return starts, sizes, used
+
     def sizes(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """As `Files.sizes`."""
         native = _native()
         n, table = len(which), self._table(which)
         sizes = np.empty(n, np.int64)
         split(n, lambda begin, end: native.file_sizes(*table, sizes, begin, end), least=32)
+        self._told(which, sizes)
+        return sizes
+
+    def _told(self, which: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> None:
+        """Raise what workers met with files `which`, or else mark those that are `MISSING`."""
         missing = np.isin(sizes, [-errno.ENOENT, -errno.ENOTDIR, -errno.EISDIR])  # a folder is no chunk
         for k in np.flatnonzero((sizes < 0) & ~missing).tolist():
             self._raise(int(sizes[k]), int(which[k]))
         sizes[missing] = MISSING
-        return sizes
 
     def fill(
         self,

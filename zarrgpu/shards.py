@@ -285,9 +285,10 @@ class Shards(Source):
         """The pieces of a table, in memory of their own; None where there is none."""
         arena = np.empty(0, np.uint8)
 
-        def reserve(nbytes: int) -> Bytes:
+        def reserve(nbytes: int, keep: int = 0) -> Bytes:
             nonlocal arena
-            arena = np.empty(nbytes, np.uint8)
+            kept, arena = arena[:keep], np.empty(nbytes, np.uint8)
+            arena[: kept.size] = kept
             return arena
 
         starts, sizes, _ = self._fetch(rows, held, reserve)

@@ -60,9 +60,9 @@ def file_read(paths: Sequence[str], drop: Callable[[], None] | None = None) -> f
     some = list(paths[: max(1, len(bounded))])
     source, arena = store_files(some), [np.ones(0, np.uint8)]
 
-    def reserve(nbytes: int) -> npt.NDArray[np.uint8]:
+    def reserve(nbytes: int, keep: int = 0) -> npt.NDArray[np.uint8]:
         if arena[0].size < nbytes:
-            arena[0] = np.ones(nbytes, np.uint8)
+            arena[0] = np.ones(nbytes, np.uint8)  # nobody looks at the bytes
         return arena[0]
 
     nbytes = sum(map(os.path.getsize, some))
