@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -119,19 +119,35 @@ def chunks_of(array: zarr.Array[Any]) -> Path:
     return Path(path) / "c"
 
 
+def files_in(folder: Path) -> list[Path]:
+    """All files below a folder, in order."""
+    return sorted(Path(where) / name for where, _, names in os.walk(folder) for name in names)
+
+
+def put(layer: Path, content: dict[Path, bytes]) -> None:
+    """Write files, by their paths within a folder."""
+    for inner in {where.parent for where in content}:
+        (layer / inner).mkdir(parents=True, exist_ok=True)
+    for where, data in content.items():
+        with open(layer / where, "wb", buffering=0) as file:
+            file.write(data)
+
+
 def repeat(array: zarr.Array[Any], times: int) -> None:
     """Make an array in a local store `times` as long, of the chunks that it has."""
     layers = -(-array.shape[0] // (array.shards or array.chunks)[0])
     folder = chunks_of(array)
     array.resize((array.shape[0] * times, *array.shape[1:]))
-    jobs = [(folder / str(i), folder / str(i + k * layers)) for k in range(1, times) for i in range(layers)]
     with ThreadPoolExecutor(cores()) as pool:
-        list(pool.map(lambda job: shutil.copytree(job[0], job[1], copy_function=shutil.copyfile), jobs))
+        for i in range(layers):
+            content = {path.relative_to(folder / str(i)): path.read_bytes() for path in files_in(folder / str(i))}
+            copies = [folder / str(i + k * layers) for k in range(1, times)]
+            list(pool.map(put, copies, [content] * len(copies)))
 
 
 def reading(array: zarr.Array[Any], device: str) -> tuple[float, int]:
     """GB/s at which the workers read the files of an array in order, and how many bytes those are."""
-    of = files([str(path) for path in sorted(chunks_of(array).rglob("*")) if path.is_file()])
+    of = files([str(path) for path in files_in(chunks_of(array))])
     n, step = len(of.paths), max(1, len(of.paths) * WAVE_BYTES // array.nbytes)
     with engine.resolve(device).lanes() as lanes:
 

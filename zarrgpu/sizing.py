@@ -16,6 +16,9 @@ there are streams enough to fill a GPU. On an H200 with 16 cores, waves of 128, 
 UPLOAD_BYTES = 256 << 20
 """Bytes to upload in a wave, where they are known: 41 GB/s uncompressed by 256 MB in that run, 38 by 384 MB."""
 
+RESIDENT_WAVE_BYTES = 2 << 30
+"""The same where chunks lie on the engine: nothing is fetched beside which another wave could decode."""
+
 LIBRARY_WAVE_BYTES = 256 << 20
 """The same where libraries decode before an upload: what each wave costs takes the GIL from threads that decode."""
 
@@ -54,8 +57,9 @@ def chunks_per_wave(request: Request, lanes: int) -> int:
     """Chunks that make a wave at most, and whose bytes fit the memory limit, all lanes being full; at least one."""
     program = request.program
     nbytes = max(program.nbytes, 1)
-    n = max(WAVE_BYTES // nbytes, program.container.at_once)
-    if program.encoded_nbytes:
+    here = request.source.on_engine
+    n = max((RESIDENT_WAVE_BYTES if here else WAVE_BYTES) // nbytes, program.container.at_once)
+    if program.encoded_nbytes and not here:
         n = min(n, UPLOAD_BYTES // program.encoded_nbytes)
     if program.host:
         room = HOST_WAVE_BYTES if request.engine.by_library else LIBRARY_WAVE_BYTES
