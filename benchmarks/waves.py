@@ -162,14 +162,17 @@ class Wave:
         return enqueue
 
 
-def zstd_enqueue(lane: Lane, groups: list[zstd.Group], arenas: Any, streams: Any, status: Any) -> Callable[..., None]:
+def zstd_enqueue(
+    lane: Lane, groups: list[zstd.Group], arenas: Any, streams: Any, status: Any, form: str | None = None
+) -> Callable[..., None]:
     """What launches all kernels of Zstandard, or, given a part of a name, those whose names have it."""
     launches = []
     (table,) = lane.tables(streams)
     for group in groups:
         tables = lane.tables(group.lines, group.first, group.blocks, zstd.NUMBERS)
         pool, digests = (lane.room(n, np.uint64) for n in (group.sequences, 4 * group.n_blocks))
-        launches += list(zstd.launches(group, arenas, table, tables, (pool, lane.local(group.work), digests), status))
+        rooms = pool, lane.local(group.work), digests
+        launches += list(zstd.launches(group, arenas, table, tables, rooms, status, form))
 
     def enqueue(step: str = "") -> None:
         for kernel, n, args in launches:

@@ -96,8 +96,8 @@ def make_follow(target: Target, crew: Any, lanes: int = WARP) -> Any:
     return follow
 
 
-def make_block(target: Target, crew: Any) -> tuple[Any, Any, Any]:
-    """The steps of a block: ``(rank_of, follow, store)``."""
+def make_block(target: Target, crew: Any, ring: int = RING) -> tuple[Any, Any, Any]:
+    """The steps of a block: ``(rank_of, follow, store)``; `ring` bytes of recent output are kept, a power of two."""
     cuda, device = target.cuda, target.device
     follow = make_follow(target, crew)
 
@@ -132,17 +132,17 @@ def make_block(target: Target, crew: Any) -> tuple[Any, Any, Any]:
     def store(words32, base, to, to32, dest, block, lane, at, size, value):
         """Write this lane's word of the block to ring and slot, as bytes where it is not whole in the group."""
         j = U(U(block >> U(2)) + lane)
-        ring = U(U(base >> U(2)) + U(j & U(RING // 4 - 1)))
+        place = U(U(base >> U(2)) + U(j & U(ring // 4 - 1)))
         if at < size and U(at + U(3)) < size:
-            words32[ring] = value
+            words32[place] = value
             to32[j] = value
         else:
-            old = U(words32[ring])
+            old = U(words32[place])
             for k in range(4):
                 if U(at + U(k)) < size:
                     byte = U(U(value >> U(8 * k)) & U(255))
                     to[U(dest + at + U(k))] = np.uint8(byte)
                     old = U(U(old & U(FULL ^ (255 << 8 * k))) | U(byte << U(8 * k)))
-            words32[ring] = old
+            words32[place] = old
 
     return rank_of, follow, store

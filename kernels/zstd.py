@@ -12,7 +12,7 @@ step                an item is      what it does
 `zstd_sequences`    16 blocks       a lane a block: bitstream -> sequences, as ends; 16 blocks a warp
 `zstd_place`        a stream        where each block's output goes, and its repeat offsets
 `zstd_literals`     8 blocks        a lane a bitstream: literals to the end of their block's output
-`zstd_execute`      a stream        a warp: literals and matches to their places
+`zstd_execute`      a stream        literals and matches to their places, by a warp; by six of few streams
 `zstd_checksum`     a block         of frames with a checksum, in two launches
 ==================  ==============  =================================================================================
 
@@ -38,11 +38,22 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
-from zarrgpu.kernels import zstd_checksum, zstd_execute, zstd_literals, zstd_place, zstd_scan, zstd_sequences
+from zarrgpu.kernels import (
+    zstd_checksum,
+    zstd_execute,
+    zstd_execute_crew,
+    zstd_literals,
+    zstd_place,
+    zstd_scan,
+    zstd_sequences,
+)
 from zarrgpu.kernels.tables import S_WANT
 from zarrgpu.kernels.zstd_format import BLOCK_COLUMNS, NUMBERS
 
 Lines = npt.NDArray[np.int64]
+
+FORMS = {"solo": zstd_execute.KERNEL, "crew": zstd_execute_crew.KERNEL}
+"""Of *execute*: a warp for each stream, or six."""
 
 Run = Callable[[Kernel, int, Sequence[Any], Sequence[npt.NDArray[Any]]], None]
 
@@ -152,6 +163,11 @@ def _parts(sizes: Lines, most: int) -> Iterator[tuple[int, int]]:
         begin = end
 
 
+def choose(streams: int) -> str:
+    """The name of the form of *execute* for so many streams."""
+    return "crew" if streams <= 1400 else "solo"
+
+
 def launches(
     own: Group,
     arenas: tuple[Any, Any, Any, Any],
@@ -159,6 +175,7 @@ def launches(
     tables: tuple[Any, Any, Any, Any],
     rooms: tuple[Any, Any, Any],
     status: Any,
+    form: str | None = None,
 ) -> Iterator[tuple[Kernel, int, tuple[Any, ...]]]:
     """The kernels that decode a group, how many items each has, and its arguments.
 
@@ -174,6 +191,8 @@ def launches(
         ``uint64[]`` for sequences, ``uint32[]`` for `Group.work`, and, if it is `checked`, ``uint64[]`` for four
         elements a block.
     status : int32[s]
+    form : str, optional
+        In `FORMS`; `choose` if it is not given.
     """
     source, _, scratch, scratch32 = arenas
     lines, first, blocks, numbers = tables
@@ -186,7 +205,8 @@ def launches(
     yield zstd_sequences.KERNEL, items, (*arenas[:2], streams, blocks, numbers, sequences, work, status)
     yield zstd_place.KERNEL, len(own.lines), (scratch, streams, lines, first, blocks, status)
     yield zstd_literals.KERNEL, -(-n // zstd_literals.BLOCKS), (*arenas, streams, blocks, work, status)
-    yield zstd_execute.KERNEL, len(own.lines), (*arenas, streams, lines, first, blocks, sequences, status)
+    execute = FORMS[form or choose(len(own.lines))]
+    yield execute, len(own.lines), (*arenas, streams, lines, first, blocks, sequences, status)
     if own.checked:
         yield zstd_checksum.DIGEST, n, (scratch, scratch32, streams, blocks, digests, status)
         yield zstd_checksum.VERIFY, n, (source, scratch, streams, blocks, digests, status)

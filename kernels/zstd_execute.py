@@ -36,14 +36,14 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from zarrgpu._cuda import FULL, WARP, Kernel, Target
+from zarrgpu._cuda import WARP, Kernel, Target
 from zarrgpu.kernels import zstd_format as z
-from zarrgpu.kernels.lz4_copy import make_alone, make_repeat
 from zarrgpu.kernels.tables import S_DEST, S_START, Status
-from zarrgpu.kernels.warp_block import make_crew
+from zarrgpu.kernels.warp_block import RING, make_crew
+from zarrgpu.kernels.zstd_alone import make_alone
 from zarrgpu.kernels.zstd_blocks import make_checks
 from zarrgpu.kernels.zstd_place import make_resolve
-from zarrgpu.kernels.zstd_steps import GROUP, SHARED, make_move, make_output, make_publish
+from zarrgpu.kernels.zstd_steps import TABLE_SIZE, make_output, make_publish, make_survey
 
 I = np.int64  # noqa: E741  # as U for uint32 elsewhere
 U = np.uint32
@@ -51,6 +51,8 @@ U64 = np.uint64
 
 OK, BAD_OFFSET, BAD_TABLE = int(Status.OK), int(Status.BAD_OFFSET), int(Status.BAD_TABLE)
 UNSUPPORTED = int(Status.UNSUPPORTED)
+
+SHARED = RING + TABLE_SIZE
 
 
 def make_plain(target: Target) -> Any:
@@ -94,65 +96,43 @@ def make_plain(target: Target) -> Any:
     return run
 
 
-def make_warp(target: Target) -> Any:
-    """``run``: the sequences of a block by a warp."""
-    cuda, device, sync = target.cuda, target.device, target.sync
-    crew = make_crew(target)
-    shuffle, _, _ = crew
-    _, copy, fill, _ = make_alone(target, crew)
-    clear, publish = make_publish(target)
-    write, move, resolve = make_output(target, crew), make_move(target, crew), make_resolve(target)
+def make_line_of(target: Target) -> Any:
+    """``line_of(sequences, first, k, n)``: line `k` of a block's `n`, 0 where there is none."""
 
-    @device
-    def copy_now(lane, to, to32, dest, source, source32, start, n):
-        copy(lane, to, to32, dest, source, source32, start, n, U(0), U(0), U(0))
-
-    repeat = make_repeat(target, WARP, copy_now)
-
-    @device
+    @target.device
     def line_of(sequences, first, k, n):
-        """Line `k` of a block's `n`, 0 where there is none."""
         line = U64(0)
         if k < n:
             line = sequences[U(first + k)]
         return line
 
-    @device
-    def alone(lane, source, source32, to, to32, dest, literals, raw, count, offset, length):
-        """One sequence; what is there before `dest` is visible to all lanes, and what it writes when it returns."""
-        if count > U(0):
-            if raw:
-                copy_now(lane, to, to32, dest, source, source32, literals, count)
-            else:
-                move(lane, to, to32, dest, literals, count)
-        dest = U(dest + count)
-        sync()
-        if offset >= length:
-            copy_now(lane, to, to32, dest, to, to32, U(dest - offset), length)
-        elif length > U(4 * WARP) and (offset <= U(2) or offset == U(4)):
-            fill(lane, to, to32, dest, offset, length)
-        else:
-            repeat(lane, to, to32, dest, offset, length)
-        sync()
+    return line_of
+
+
+def make_warp(target: Target) -> Any:
+    """``run``: the sequences of a block by a warp."""
+    cuda, device, sync = target.cuda, target.device, target.sync
+    crew = make_crew(target)
+    shuffle, _, _ = crew
+    copy, fill, sequence = make_alone(target, crew)
+    clear, publish = make_publish(target)
+    write, survey = make_output(target, crew), make_survey(target)
+    line_of = make_line_of(target)
 
     @device
     def run(lane, base, source, source32, to, to32, blocks, o, sequences):
         bytes8 = cuda.shared.array(0, types.uint8)
         words32 = cuda.shared.array(0, types.uint32)
         words64 = cuda.shared.array(0, types.uint64)
+        table = U(base + U(RING))
         kind, dest, size = U(blocks[o + z.Z_KIND]), U(blocks[o + z.Z_DEST]), U(blocks[o + z.Z_OUT])
         n = U(blocks[o + z.Z_SEQUENCES])
         if kind != U(z.COMPRESSED):
             at = U(blocks[o + z.Z_START])
             if kind == U(z.RAW):
-                if size > U(0):
-                    copy_now(lane, to, to32, dest, source, source32, at, size)
+                copy(lane, to, to32, dest, source, source32, at, size)
             else:
-                byte = source[at]
-                k = lane
-                while k < size:
-                    to[U(dest + k)] = byte
-                    k = U(k + U(WARP))
+                fill(lane, to, dest, source[at], size)
             n = U(0)
         sync()
         raw = kind == U(z.COMPRESSED) and U(blocks[o + z.Z_LITERALS]) == U(z.RAW)
@@ -166,84 +146,81 @@ def make_warp(target: Target) -> Any:
         line = line_of(sequences, first, lane, n)
         status = OK
         while k < n and status == OK:  # a sequence a turn at least
-            is_there = U(k + lane) < n
-            offset = resolve(U(line & U64(0xFFFFFFF)), a, b, c)
-            end, literals_end = U(line >> U64(46)), U(U(line >> U64(28)) & U(0x3FFFF))
-            before = U(cuda.shfl_up_sync(FULL, np.int32(end), 1))
-            literals_before = U(cuda.shfl_up_sync(FULL, np.int32(literals_end), 1))
-            if lane == U(0):
-                before, literals_before = made, used
-            count = U(literals_end - literals_before)
-            start = U(before - made)
-            over = U(end - made)
-            match = U(start + count)
-            length = U(over - match)
-            fits = is_there and over <= U(GROUP - 3)
-            many = U(cuda.popc(cuda.ballot_sync(FULL, fits)))
-            counts = fits or (is_there and lane == U(0))
-            bad = counts and (offset == U(0) or offset > U(dest - frame + match))
-            odd = counts and offset > window
-            if cuda.any_sync(FULL, bad):
-                status = BAD_OFFSET
-            elif cuda.any_sync(FULL, odd):
-                status = UNSUPPORTED
-            elif many >= U(2):
+            status, many, fits, start, before, match, offset, length, over, literals_end = survey(
+                lane, line, U(n - k), a, b, c, made, used, dest, frame, window
+            )
+            if status == OK and many >= U(2):
                 grown = shuffle(over, U(many - U(1)))
-                clear(lane, words32, base)
+                clear(lane, words32, table)
                 sync()
                 if fits:
                     bit = U(start + U(dest & U(3)))
-                    publish(lane, words32, words64, base, start, U(literals_before - used), match, offset, length, bit)
+                    publish(lane, words32, words64, table, start, U(before - used), match, offset, length, bit)
                 from_ = U(literals + used)
                 used = shuffle(literals_end, U(many - U(1)))
                 made = U(made + grown)
                 k = U(k + many)
                 line = line_of(sequences, first, U(k + lane), n)  # on its way while the output is made
                 sync()
-                write(lane, bytes8, words32, words64, base, source, to, to32, dest, grown, ring_from, from_, raw)
+                write(lane, bytes8, words32, words64, base, table, source, to, to32, dest, grown, ring_from, from_, raw)
                 dest = U(dest + grown)
-            else:
-                count, length, offset = shuffle(count, U(0)), shuffle(length, U(0)), shuffle(offset, U(0))
+            elif status == OK:
+                count, length, offset = shuffle(match, U(0)), shuffle(length, U(0)), shuffle(offset, U(0))
                 from_ = U(literals + used)
                 used = U(used + count)
                 made = U(made + count + length)
                 k = U(k + U(1))
                 line = line_of(sequences, first, U(k + lane), n)
-                alone(lane, source, source32, to, to32, dest, from_, raw, count, offset, length)
+                sequence(lane, source, source32, to, to32, dest, from_, raw, count, offset, length)
                 dest = U(dest + count + length)
                 ring_from = dest
         if raw and status == OK:  # what follows the last sequence; other literals are there already
             rest = U(U(blocks[o + z.Z_LITERAL_SIZE]) - used)
-            if rest > U(0):
-                copy_now(lane, to, to32, dest, source, source32, U(literals + used), rest)
+            copy(lane, to, to32, dest, source, source32, U(literals + used), rest)
         sync()
         return status
 
     return run
 
 
-def make(target: Target, lanes: int) -> Any:
-    """The body of `KERNEL`."""
-    bytes_of = target.bytes_of
-    run = make_plain(target) if lanes == 1 else make_warp(target)
+def make_is_known(target: Target) -> Any:
+    """``is_known``: whether a block is of stream `line`, and all that its line says is inside of what there is."""
     _, is_input, is_output = make_checks(target)
 
     @target.device
+    def is_known(source, scratch, streams, line, b, blocks, sequences):
+        if not is_input(blocks, b, streams, source.size) or not is_output(blocks, b, streams, scratch.size):
+            return False
+        o = b * z.BLOCK_COLUMNS
+        return I(blocks[o]) == line and I(blocks[o + z.Z_FIRST]) + I(blocks[o + z.Z_SEQUENCES]) <= sequences.size
+
+    return is_known
+
+
+def make_execute(target: Target, lanes: int) -> Any:
+    """``execute``: all blocks of a stream; a status."""
+    bytes_of, is_known = target.bytes_of, make_is_known(target)
+    run = make_plain(target) if lanes == 1 else make_warp(target)
+
+    @target.device
     def execute(lane, source, scratch, streams, line, begin, end, blocks, sequences, from32, to32):
-        """All blocks of a stream; a status."""
         from8, to8 = bytes_of(from32), bytes_of(to32)
         status = OK
         b = begin
         while b < end and status == OK:
-            o = b * z.BLOCK_COLUMNS
-            known = is_input(blocks, b, streams, source.size) and is_output(blocks, b, streams, scratch.size)
-            pool = I(blocks[o + z.Z_FIRST]) + I(blocks[o + z.Z_SEQUENCES])
-            if not known or I(blocks[o]) != line or pool > sequences.size:
-                status = BAD_TABLE
-            else:
+            if is_known(source, scratch, streams, line, b, blocks, sequences):
+                o = b * z.BLOCK_COLUMNS
                 status = run(U(lane), U(0), from8, from32, to8, to32, blocks, o, sequences)
+            else:
+                status = BAD_TABLE
             b += 1
         return status
+
+    return execute
+
+
+def make_body(execute: Any) -> Any:
+    """The body of a kernel that executes a stream so."""
 
     def body(lane, item, source, source32, scratch, scratch32, streams, order, first, blocks, sequences, status):
         line = order[item]
@@ -261,6 +238,11 @@ def make(target: Target, lanes: int) -> Any:
             status[line] = verdict
 
     return body
+
+
+def make(target: Target, lanes: int) -> Any:
+    """The body of `KERNEL`."""
+    return make_body(make_execute(target, lanes))
 
 
 _u1, _u4, _u8, _i4, _i8 = (

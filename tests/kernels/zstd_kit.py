@@ -19,6 +19,9 @@ from zarrgpu.kernels.zstd_codes import counts_of
 from zarrgpu.kernels.zstd_format import AS_BEFORE, DESCRIBED, MAX_LOG, MAX_SYMBOL, SINGLE, TREELESS
 
 Stream = tuple[bytes, int]  # encoded bytes, decoded size
+LANES = [*kit.LANES, f"{kit.LANES[-1]} crew"]
+"""Lanes, the last one also with the other form of *execute*."""
+
 MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -80,8 +83,9 @@ def run_group(lane: str, group: zstd.Group, source: Any, scratch: Any, streams: 
         np.zeros(group.work if lane == "host" else 1, np.uint32),
         np.zeros(max(4 * group.n_blocks, 1), np.uint64),
     )
-    for kernel, n, args in zstd.launches(group, arenas, streams, tables, rooms, status):
-        kit.run(kernel, lane, n, *args)
+    where, _, form = lane.partition(" ")
+    for kernel, n, args in zstd.launches(group, arenas, streams, tables, rooms, status, form or "solo"):
+        kit.run(kernel, where, n, *args)
 
 
 def kinds(n: int, seed: int = 0) -> dict[str, bytes]:
