@@ -13,7 +13,13 @@ MB = 1 << 20
 
 
 def request(
-    n: int, nbytes: int, limit: int | None = None, budget: int | None = None, at_once: int = 0, **program: Any
+    n: int,
+    nbytes: int,
+    limit: int | None = None,
+    budget: int | None = None,
+    at_once: int = 0,
+    on_engine: bool = False,
+    **program: Any,
 ) -> Any:
     """What `sizing` asks of a request of `n` chunks of `nbytes`."""
     given = {"nbytes": nbytes, "scratch": nbytes, "host": (), "after": (), "encoded_nbytes": None, **program}
@@ -21,7 +27,7 @@ def request(
         plan=range(n),
         memory_limit=limit,
         engine=SimpleNamespace(by_library=False, budget=lambda: budget),
-        source=SimpleNamespace(one_by_one=False),
+        source=SimpleNamespace(one_by_one=False, on_engine=on_engine),
         program=SimpleNamespace(container=SimpleNamespace(tables=lambda: 0, at_once=at_once), **given),
     )
 
@@ -49,6 +55,14 @@ def test_small_waves_first_and_last() -> None:
     assert len(sizes) <= 1024 // 96 + 5
     assert len(list(sizing.waves(request(48, 4 * MB), 5))) == 1
     assert next(sizing.waves(request(1024, 4 * MB, encoded_nbytes=4 * MB), 5)) == (0, 16)
+
+
+def test_chunks_on_the_engine() -> None:
+    """Waves are larger, whatever is encoded, within the same memory."""
+    for encoded in (None, 4 * MB):
+        asked = request(4096, 4 * MB, on_engine=True, encoded_nbytes=encoded)
+        assert sizing.chunks_per_wave(asked, 5) == 512
+    assert sizing.chunks_per_wave(request(4096, 4 * MB, limit=400 * MB, on_engine=True), 5) == 10
 
 
 def test_streams_that_take_as_long_alone() -> None:
