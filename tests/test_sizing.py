@@ -61,7 +61,7 @@ def test_chunks_on_the_engine() -> None:
     """Waves are larger, whatever is encoded, within the same memory."""
     for encoded in (None, 4 * MB):
         asked = request(4096, 4 * MB, on_engine=True, encoded_nbytes=encoded)
-        assert sizing.chunks_per_wave(asked, 5) == 512
+        assert sizing.chunks_per_wave(asked, 5) == 1024
     assert sizing.chunks_per_wave(request(4096, 4 * MB, limit=400 * MB, on_engine=True), 5) == 10
 
 

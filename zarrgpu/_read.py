@@ -23,7 +23,6 @@ from zarrgpu.chain import Program, bind, is_plain, native, reordered
 from zarrgpu.engine.base import Array, Engine
 from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Source
-from zarrgpu.files import files
 from zarrgpu.keys import Keys
 from zarrgpu.plan import Plan, plan
 from zarrgpu.selection import Selection, parse
@@ -138,11 +137,7 @@ def read_planned(
         grid = chunks[owner]
     metadata, store_path = array.metadata, array.store_path
     keys = Keys(metadata.encode_chunk_key, grid, _compat.key_style(metadata))
-    root = stores.local_path(store_path)
-    if root is not None:
-        source: Source = files(keys.under(root))
-    else:
-        source = stores.source_of([store_path / key for key in keys], bound.spec, _compat.loop(), engine)
+    source = stores.source_in(store_path, keys, bound.spec, _compat.loop(), engine)
     limit = _settings.of(array).memory_limit
     present = execute(
         engine, target, planned, of, entries, source, bound, lambda i: store_path / keys[i], limit, stream

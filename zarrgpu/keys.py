@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
 import numpy as np
@@ -38,6 +38,9 @@ class Keys(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self.grid)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.root + self.encode(tuple(where)) for where in self.grid.tolist())
 
     @overload
     def __getitem__(self, i: int) -> str: ...

@@ -17,7 +17,8 @@ from zarrgpu._compat import concurrency, host_prototype
 from zarrgpu.engine.base import Engine
 from zarrgpu.fetch import Objects, Source
 from zarrgpu.files import files
-from zarrgpu.resident import resident_places
+from zarrgpu.keys import Keys
+from zarrgpu.resident import resident, resident_places
 
 
 def local_path(getter: Any) -> str | None:
@@ -125,6 +126,15 @@ def name_of(byte_getter: Any) -> tuple[str, str]:
     if isinstance(byte_getter, StorePath):
         return str(byte_getter.store), byte_getter.path
     return type(byte_getter).__name__, str(getattr(byte_getter, "chunk_coords", byte_getter))
+
+
+def source_in(place: StorePath, keys: Keys, spec: ArraySpec, loop: Any, engine: Engine) -> Source:
+    """Where to fetch the values of keys under a place in a store from, as `source_of`; no object is made for each."""
+    folder = local_path(place)
+    if folder is not None:
+        return files(keys.under(folder))
+    here = resident(place.store, keys.under(place.path) if place.path else keys, engine)
+    return here or Objects(lambda i: StoreValue(place / keys[i], spec), loop, concurrency())
 
 
 def source_of(getters: Sequence[Any], spec: ArraySpec, loop: Any, engine: Engine) -> Source:
