@@ -14,16 +14,21 @@ Deflate twice for 100 to 1000 streams, 1.2 times for more.
 
 On an H200, in GB/s and times nvCOMP. LZ4 by groups, of 100, 1000 and more streams: float32 with byte shuffle 10, 84 and
 256 (3.8, 3.7, 2.5), with bit shuffle 19, 161 and 500 (3.8, 3.9, 2.3); uint16 8, 78 and 215 (1.6, 1.7, 1.0), and 29, 251
-and 744 (4.6, 4.0, 2.2). Zstandard, of 1024 and 8192 frames: 30 and 188 (1.3, 1.5), 41 and 211 (3.0, 2.3), 29 and 163
-(1.4, 1.4), 63 and 327 (3.2, 2.8); of 256 large ones 27 (1.5) of float32 and 67 (2.5) of int16; its scratch is 0.1 to
-0.9 of the output. Deflate of float32 with byte shuffle, of 100, 1000 and 16000 streams: 2.7, 14 and 38 (2.6, 1.4, 1.0).
+and 744 (4.6, 4.0, 2.2). Zstandard, of 1024 and 8192 frames, the lowest and the highest of three runs: 30 and 167-188
+(1.3, 1.5-1.65), 41 and 206-211 (3.0, 2.2), 29 and 153-163 (1.35, 1.27-1.4), 63 and 321-327 (3.2, 2.7); of 256 large
+ones 41 (2.3) of float32 and 93 (3.5) of int16 by crews, 27 and 66 by a warp each; its scratch is 0.1 to 0.9 of the
+output. Deflate of float32 with byte shuffle, of 100, 1000 and 16000 streams: 2.7, 14 and 38 (2.6, 1.4, 1.0).
 
 What was learned:
 
 * A block of output whose loads are issued while the block before it is made should hide them. LZ4 fell from 84 to 60 of
   1000 streams, Zstandard from 30 to 28: a warp waits for its own instructions, not for memory, and there are more.
-* Of 256 frames of 4 MB of float32, *execute* takes 34 of 38 ms, 71 ns a sequence, since a warp has a frame. Of 1024 of
-  128 KiB, *sequences* takes 3.0 of 4.5 ms, 340 ns a sequence, since a lane has a block.
+* Of 256 frames of 4 MB of float32, *execute* took 34 of 38 ms, 71 ns a sequence, when a warp had a frame. A planner,
+  four preparers and a committer, which meet at a barrier, take 21 of 25; but they hold 528 streams at once, so that
+  1024 are faster by a warp each. Of 1024 of 128 KiB, *sequences* takes 3.0 of 4.5 ms, 340 ns a sequence, since a lane
+  has a block.
+* LZ4 gives up groups for 16 sequences when one has less than three. Less than four, five and six, 64 sequences, and
+  longer or shorter ones to begin with made uint16 with byte shuffle slower by up to a quarter, and nothing faster.
 * Noise in Deflate, which Blosc stores, and others do not: its codes have 8 bits, nearly all, and lanes that start at a
   wrong bit do not find back; a step took 14 turns. See `zarrgpu.kernels.deflate_agree`.
 """
