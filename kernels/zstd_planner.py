@@ -13,7 +13,6 @@ from zarrgpu.kernels.tables import Status
 from zarrgpu.kernels.warp_block import make_crew
 from zarrgpu.kernels.zstd_steps import make_publish, make_survey
 
-I = np.int64  # noqa: E741  # as U for uint32 elsewhere
 U = np.uint32
 
 OK, BAD_TABLE = int(Status.OK), int(Status.BAD_TABLE)

@@ -62,7 +62,10 @@ def test_chunks_on_the_engine() -> None:
     for encoded in (None, 4 * MB):
         asked = request(4096, 4 * MB, on_engine=True, encoded_nbytes=encoded)
         assert sizing.chunks_per_wave(asked, 5) == 1024
-    assert sizing.chunks_per_wave(request(4096, 4 * MB, limit=400 * MB, on_engine=True), 5) == 10
+    for few in (512, 4096):  # of a single wave, too
+        assert sizing.chunks_per_wave(request(few, 4 * MB, budget=400 * MB, on_engine=True), 5) == 10
+        assert sizing.chunks_per_wave(request(few, 4 * MB, limit=400 * MB, on_engine=True), 5) == 10
+    assert sizing.chunks_per_wave(request(96, 4 * MB, budget=1, on_engine=True), 5) == 1024
 
 
 def test_streams_that_take_as_long_alone() -> None:
@@ -72,7 +75,7 @@ def test_streams_that_take_as_long_alone() -> None:
 
 
 def test_memory() -> None:
-    """A limit is that of all lanes together; without one it is the engine's budget, which one wave does not ask for."""
+    """A limit is that of all lanes together; without one it is the engine's budget, which a small wave needs not."""
     by_limit = request(1024, 4 * MB, limit=400 * MB, budget=1)
     by_budget = request(1024, 4 * MB, budget=400 * MB)
     for asked in (by_limit, by_budget):

@@ -120,27 +120,25 @@ class NativeFiles(Files):
     """Bytes that are worth another worker: to wake one takes as long as to read a tenth of that from the page cache."""
 
     SMALL = 1 << 19
-    """Bytes of files of which so many are read by workers that nobody told their sizes, each opened once.
+    """Bytes up to which files, on average, are opened once, by workers that learn their sizes as they read them.
 
-    To open a file of the page cache and close it takes as long as to read some 20 kB of it."""
+    To open a file of the page cache and close it takes as long as to read some 20 kB of it. Larger ones are asked for
+    their sizes first, and read in pieces."""
 
     SAMPLE = 32
-    """Files that are asked for their sizes then, to know how much room all need."""
+    """Files that are asked for their sizes, to know about how much room all need."""
 
     def load(self, first: int, last: int, reserve: Reserve) -> Fetched:
         """As `Source.load`."""
         native, n = _native(), last - first
         if n < 8 * self.SAMPLE:
             return super().load(first, last, reserve)
-        paths, where = self._table(np.arange(first, last))
-        some = np.empty(self.SAMPLE, np.int64)
-        native.file_sizes(paths, where[np.arange(self.SAMPLE) * n // self.SAMPLE], some, 0, self.SAMPLE)
-        each = int(np.maximum(some, 0).mean())
+        each = int(np.maximum(self.sizes(first + np.arange(self.SAMPLE) * n // self.SAMPLE), 0).mean())
         if each > self.SMALL:
             return super().load(first, last, reserve)
         starts, sizes, taken = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(1, np.int64)
         arena = reserve(n * (each + each // 8 + ALIGN))
-        job = paths, where, arena, taken, starts, sizes
+        job = *self._table(np.arange(first, last)), arena, taken, starts, sizes
         split(n, lambda begin, end: native.read_files(*job, begin, end), least=self.SAMPLE)
         self._told(np.arange(first, last), sizes)
         placed, there = starts >= 0, sizes >= 0

@@ -66,7 +66,7 @@ def chunks_per_wave(request: Request, lanes: int) -> int:
         room = HOST_WAVE_BYTES if request.engine.by_library else LIBRARY_WAVE_BYTES
         n = max(room // nbytes, min(cores(), CORES_BYTES // nbytes))
     limit = request.memory_limit
-    if limit is None and len(request.plan) > n:
+    if limit is None and len(request.plan) > min(n, WAVE_BYTES // nbytes):
         limit = request.engine.budget()
     if limit is not None:
         each = (program.encoded_nbytes or program.nbytes) + program.scratch * (2 if program.after else 1)

@@ -129,7 +129,7 @@ def name_of(byte_getter: Any) -> tuple[str, str]:
 
 
 def source_in(place: StorePath, keys: Keys, spec: ArraySpec, loop: Any, engine: Engine) -> Source:
-    """Where to fetch the values of keys under a place in a store from, as `source_of`; no object is made for each."""
+    """Where to fetch values of keys under a place in a store from: as `source_of`, without a store path for each."""
     folder = local_path(place)
     if folder is not None:
         return files(keys.under(folder))
