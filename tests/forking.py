@@ -6,6 +6,7 @@ A fork in a process with threads is what this is about, and a test runner's own 
 from __future__ import annotations
 
 import faulthandler
+import importlib.abc
 import multiprocessing
 import os
 import sys
@@ -153,6 +154,30 @@ def first() -> None:
     thread.join()
 
 
+def importing() -> None:
+    """The fork comes while another thread imports what only some codecs need: deflate's kernels, slowly here."""
+    values = smooth((400, 60), "f4")  # enough chunks for kernels
+    z = make(values, (7, 9), compressors=zarr.codecs.GzipCodec())
+    zarrgpu.engine.resolve("host").by_library = False
+    begun = threading.Event()
+
+    class Slow(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+            if name == "zarrgpu.kernels.deflate":
+                begun.set()
+                time.sleep(0.5)
+
+    def read() -> None:
+        assert same(zarrgpu.read(z, device="host"), values)
+
+    sys.meta_path.insert(0, Slow())
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert begun.wait(SECONDS)
+    in_child(read)
+    thread.join()
+
+
 def locked() -> None:
     """Another thread holds the locks of the counters, of zarr's configuration, and of the start of zarr's loop."""
     from zarr.core import sync
@@ -217,4 +242,11 @@ def _refusal(i: int) -> tuple[str, float]:
 
 
 if __name__ == "__main__":
-    {"device": used_device, "host": host, "first": first, "locked": locked, "workers": workers}[sys.argv[1]]()
+    {
+        "device": used_device,
+        "host": host,
+        "first": first,
+        "importing": importing,
+        "locked": locked,
+        "workers": workers,
+    }[sys.argv[1]]()

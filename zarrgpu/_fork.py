@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 loading = threading.RLock()
-"""Held while modules are imported for a first read, which may be on any thread; a fork waits for it."""
+"""Held while a function imports modules of this package, which may be on any thread; a fork waits for it."""
 
 
 def in_child(reset: Callable[[], Any]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu import _fork
 from zarrgpu.engine.base import Array, Engine, Lane
 from zarrgpu.kernels import assemble, assemble_words, boxes
 
@@ -88,7 +89,8 @@ def copy(
     parts: list[tuple[int, Any, Table]] = []
     everything = np.arange(len(own))
     if how.conversion is not None:
-        from zarrgpu.kernels import assemble_values  # its many dtypes, only where one is needed
+        with _fork.loading:
+            from zarrgpu.kernels import assemble_values  # its many dtypes, only where one is needed
 
         kernel = assemble_values.kernel(how.conversion, swap, how.out_swap, indexed)
         parts.append((assemble_values.groups(own, how.conversion, indexed), kernel, everything))

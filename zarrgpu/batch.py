@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu import assembly
+from zarrgpu import _fork, assembly
 from zarrgpu._record import step
 from zarrgpu.codecs import Located
 from zarrgpu.engine.base import Array, Engine, Lane, aligned
@@ -98,7 +98,8 @@ class Batch:
 
     def _inflate(self, kind: str, want: int, n: int, streams: Array, order: Array, status: Array) -> None:
         """Decode the `n` streams `order` of zlib or gzip, of up to `want` bytes, and verify their checksums."""
-        from zarrgpu.kernels import deflate
+        with _fork.loading:
+            from zarrgpu.kernels import deflate
 
         lane, job = self.lane, deflate.Job(deflate.FRAMINGS[kind], n, want)
         assert job.checksum is not None  # no codec has bare streams
@@ -109,7 +110,8 @@ class Batch:
 
     def _decompress_zstd(self, groups: list[zstd.Group], streams: Array, tables: list[Array], status: Array) -> None:
         """Decode groups one after the other, in the same room; `tables` are theirs in a row, then `NUMBERS`."""
-        from zarrgpu.kernels import zstd
+        with _fork.loading:
+            from zarrgpu.kernels import zstd
 
         lane = self.lane
         rooms = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu import _fork
 from zarrgpu.engine.base import Array, Lane
 from zarrgpu.fetch import split
 from zarrgpu.kernels import tables as t
@@ -105,7 +106,8 @@ def copy(lane: Lane, source: Array, target: Array, streams: Lines) -> None:
 
     `streams` are those of `zarrgpu.kernels.stored`, and must lie in the two arrays.
     """
-    from zarrgpu.kernels import stored
+    with _fork.loading:
+        from zarrgpu.kernels import stored
 
     table, order = lane.tables(streams, np.arange(len(streams)))
     arenas = source, source.view(np.uint32), target.view(np.uint8), target.view(np.uint32)

@@ -31,6 +31,7 @@ from numcodecs import (
 from numcodecs.checksum32 import CRC32, CRC32C, Adler32
 from numcodecs.registry import codec_registry
 
+from zarrgpu import _fork
 from zarrgpu.engine import normalize, resolve
 
 __all__ = ["CODECS", "Decoder", "Registered", "get_codec", "register"]
@@ -80,7 +81,8 @@ class Decoder:
             For numcodecs.
         """
         if _on_device(buf):
-            from zarrgpu._buffers import to_host
+            with _fork.loading:
+                from zarrgpu._buffers import to_host
 
             buf = to_host(buf)
         return self.own.encode(self, buf, **options)
@@ -162,7 +164,8 @@ class Decoder:
             outs = [None] * len(bufs)
         if len(outs) != len(bufs):
             raise ValueError(f"outs must be as many as bufs, {len(bufs)}, got {len(outs)}")
-        from zarrgpu._buffers import decode  # with it come engines and kernels
+        with _fork.loading:
+            from zarrgpu._buffers import decode  # with it come engines and kernels
 
         return decode(self.plain(), bufs, resolve(self.device), outs)
 

@@ -7,6 +7,7 @@ from typing import Any
 import zarr
 from zarr.storage import StoreLike
 
+from zarrgpu import _fork
 from zarrgpu._settings import Settings
 
 
@@ -48,7 +49,8 @@ def open_array(
     >>> z[1:3].tolist()
     [7, 7]
     """
-    from zarrgpu._compat.opened import own
+    with _fork.loading:
+        from zarrgpu._compat.opened import own
 
     settings = Settings.chosen(device, memory_limit, strict)
     array: zarr.Array[Any] = own(zarr.open_array(store, **options), settings)
@@ -91,7 +93,8 @@ def open_group(
     >>> g.create_array("x", shape=(4,), dtype="i4", fill_value=7)[1:3].tolist()
     [7, 7]
     """
-    from zarrgpu._compat.opened import own
+    with _fork.loading:
+        from zarrgpu._compat.opened import own
 
     settings = Settings.chosen(device, memory_limit, strict)
     group: zarr.Group = own(zarr.open_group(store, **options), settings)

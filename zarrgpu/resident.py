@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from zarr.storage import GpuMemoryStore, StorePath
 
-from zarrgpu import encoded
+from zarrgpu import _fork, encoded
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned
 from zarrgpu.fetch import MISSING, UNKNOWN, Bytes, Ends, Fetched, Lines, Reserve, Source, copy, pack
 from zarrgpu.kernels import tables as t
@@ -112,7 +112,8 @@ def resident(store: Any, keys: Iterable[str], engine: Engine) -> Resident | None
     if type(store) is DeviceStore and store.device == engine.name:
         arrays = [store.array(key) for key in keys]
     elif type(store) is GpuMemoryStore and engine.kind == "cuda":
-        from zarrgpu.buffer import gpu
+        with _fork.loading:
+            from zarrgpu.buffer import gpu
 
         buffers = [store.get_sync(key, prototype=gpu.buffer_prototype) for key in keys]
         arrays = [None if buffer is None else buffer.as_array_like() for buffer in buffers]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs.blosc import decompress
 
+from zarrgpu import _fork
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
 from zarrgpu.codecs.preference import FEWEST_STREAMS
 from zarrgpu.kernels import tables as t
@@ -61,7 +62,8 @@ class Blosc(Container):
         return decompress(encoded, out)
 
     def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
-        from zarrgpu.kernels import blosc
+        with _fork.loading:
+            from zarrgpu.kernels import blosc
 
         n = len(chunks)
         layouts = np.empty((n, t.LAYOUT_COLUMNS), np.int64)
@@ -101,7 +103,8 @@ def _groups(
     encoded: Encoded, streams: npt.NDArray[np.int64], frames: npt.NDArray[np.int64], status: npt.NDArray[np.int32]
 ) -> list[Group]:
     """Prepare the streams `frames`, of Zstandard; a chunk one of which is refused gets its status."""
-    from zarrgpu.kernels import zstd
+    with _fork.loading:
+        from zarrgpu.kernels import zstd
 
     verdicts = np.zeros(len(streams), np.int32)
     counts = zstd.measure(encoded.run, streams, frames, verdicts, False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from zarrgpu import _fork
 from zarrgpu.codecs.base import Spec
 from zarrgpu.codecs.values import Values
 
@@ -39,7 +40,8 @@ class CastValue(Values):
         return cls(np.dtype(config["source"]), options, spec)
 
     def convert(self, source: np.dtype[Any], target: np.dtype[Any]) -> Conversion | None:
-        from zarrgpu.kernels import values
+        with _fork.loading:
+            from zarrgpu.kernels import values
 
         return values.cast_value(source, target, **self.options)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from zarrgpu import _fork
 from zarrgpu.codecs.base import Bytes, Spec, Transform
 from zarrgpu.codecs.library import ByLibrary
 from zarrgpu.codecs.values import resized
@@ -45,7 +46,8 @@ class Delta(ByLibrary, Transform):
         )  # NumPy sums others up as floats
 
     def enqueue(self, batch: Batch, swap: int) -> None:
-        from zarrgpu.kernels import delta, values
+        with _fork.loading:
+            from zarrgpu.kernels import delta, values
 
         assert self.spec.nbytes is not None
         source, target = (dtype.newbyteorder("=") for dtype in (self.source, self.target))

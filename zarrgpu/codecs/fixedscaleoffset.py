@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from zarrgpu import _fork
 from zarrgpu.codecs.base import Spec
 from zarrgpu.codecs.values import Values
 
@@ -24,6 +25,7 @@ class FixedScaleOffset(Values):
         return cls(spec.library.astype, spec.library.dtype, spec)
 
     def convert(self, source: np.dtype[Any], target: np.dtype[Any]) -> Conversion | None:
-        from zarrgpu.kernels import values
+        with _fork.loading:
+            from zarrgpu.kernels import values
 
         return values.divide_add(source, self.spec.library.scale, self.spec.library.offset, target)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from zarrgpu import _fork
 from zarrgpu.codecs.base import Bytes, Spec
 from zarrgpu.codecs.values import Values
 
@@ -33,7 +34,8 @@ class PackBits(Values):
         return 8 * (encoded.size - 1) - unused if unused < 8 else None
 
     def convert(self, source: np.dtype[Any], target: np.dtype[Any]) -> Conversion | None:
-        from zarrgpu.kernels import values
+        with _fork.loading:
+            from zarrgpu.kernels import values
 
         assert self.spec.nbytes is not None  # asked only where chunks are of one size
         return values.bits(self.spec.nbytes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from zarrgpu import _fork
 from zarrgpu.codecs.base import Spec
 from zarrgpu.codecs.values import Values
 
@@ -36,7 +37,8 @@ class ScaleOffset(Values):
         return cls(config["scale"], config["offset"], spec)
 
     def convert(self, source: np.dtype[Any], target: np.dtype[Any]) -> Conversion | None:
-        from zarrgpu.kernels import values
+        with _fork.loading:
+            from zarrgpu.kernels import values
 
         return values.scale_offset(target, self.scale, self.offset)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zarrgpu import _fork
 from zarrgpu.codecs.base import Bytes, Spec, Transform
 from zarrgpu.codecs.library import ByLibrary
 
@@ -44,7 +45,8 @@ class Values(ByLibrary, Transform):
 
         A cast as NumPy's, where a filter says nothing else.
         """
-        from zarrgpu.kernels import values
+        with _fork.loading:
+            from zarrgpu.kernels import values
 
         return values.cast(source, target)
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs.zstd import decompress
 
+from zarrgpu import _fork
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused, plain_layouts
 from zarrgpu.kernels import tables as t
 from zarrgpu.kernels.tables import Status
@@ -75,7 +76,8 @@ class Zstd(Container):
         return out
 
     def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
-        from zarrgpu.kernels import zstd
+        with _fork.loading:
+            from zarrgpu.kernels import zstd
 
         size = chunks[:, t.C_SIZE]
         streams = np.empty((len(chunks), t.STREAM_COLUMNS), np.int64)
