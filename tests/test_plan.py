@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 import zarrgpu
 from tests.engines import make, smooth
 from zarrgpu.plan import BOX, Plan, plan
-from zarrgpu.selection import parse
+from zarrgpu.selection import parse, parse_all
 
 
 def strides(shape: tuple[int, ...]) -> list[int]:
@@ -127,6 +128,53 @@ def test_whole_chunks() -> None:
     planned = plan([parse(*pair, (3, 4)) for pair in pairs], (3, 4), (3, 4), [4, 1], [8])
     assert planned.boxes.tolist() == [[0, 6, 0, 2, 1], [1, 2, 16, 3, 1]]
     assert plan([parse((), (), ())], (), (), [], []).boxes.tolist() == [[0, 0, 0, 1]]
+
+
+@given(data=st.data())
+def test_many_selections_are_planned_as_each_by_itself(data: st.DataObject) -> None:
+    """Of a grid, whose selections share the objects along their axes, as zarr's do; some steps, arrays and integers."""
+    n, size = 3, 6
+    kinds = data.draw(st.lists(st.sampled_from(["slice", "step", "array", "int"]), min_size=1, max_size=3))
+    columns = []
+    for k, kind in enumerate(kinds):
+        every: list[tuple[Any, Any]] = []
+        for i in range(1 if kind == "int" else data.draw(st.integers(1, n))):
+            step = data.draw(st.integers(1, 3)) if kind == "step" else 1
+            start = data.draw(st.integers(0, size - 1))
+            count = -(-(size - start) // step)
+            selected: Any = slice(start, size, step)
+            if kind == "array":
+                found = np.array(data.draw(st.lists(st.integers(0, size - 1), min_size=2, max_size=4)))
+                selected, count = found.reshape([-1 if j == k else 1 for j in range(max(2, len(kinds)))]), len(found)
+            every.append((start, None) if kind == "int" else (selected, slice(i * size, i * size + count)))
+        columns.append(every)
+    pairs = [
+        (tuple(s for s, _ in combined), tuple(t for _, t in combined if t is not None))
+        for combined in itertools.product(*columns)
+    ]
+    shape, kept = (size,) * len(kinds), [k for k in kinds if k != "int"]
+    out = strides((n * size,) * len(kept))
+    chunks = data.draw(st.sampled_from([shape, (4,) * len(kinds)]))
+    each = plan([parse(*pair, shape) for pair in pairs], shape, chunks, strides(chunks), out)
+    selected, targets = zip(*pairs, strict=True)
+    together = plan(parse_all(selected, targets, shape), shape, chunks, strides(chunks), out)
+    assert elements(each) == elements(together)
+    assert each.grid.tolist() == together.grid.tolist()
+    assert each.owner.tolist() == together.owner.tolist()
+
+
+@pytest.mark.parametrize(
+    ("selected", "target", "reason"),
+    [
+        ((slice(0, 2), slice(0, 2), slice(0, 2)), (slice(0, 2), slice(0, 2)), "different numbers of axes"),
+        ((slice(0, 2), slice(0, 2)), (slice(0, 2),), "different numbers of axes"),
+        ((slice(0, 2), 1), (slice(0, 2), slice(0, 2)), "drop different axes"),
+    ],
+)
+def test_selections_that_do_not_go_together_are_refused(selected: Any, target: Any, reason: str) -> None:
+    two = slice(0, 2), slice(0, 2)
+    with pytest.raises(zarrgpu.UnsupportedError, match=reason):
+        parse_all([two, selected], [two, target], (4, 4))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from zarrgpu.errors import UnsupportedError
 from zarrgpu.fetch import Source
 from zarrgpu.keys import Keys
 from zarrgpu.plan import Plan, plan
-from zarrgpu.selection import Selection, parse
+from zarrgpu.selection import Orthogonal, Selection, parse
 from zarrgpu.shards import Level, Shards, places
 
 Lines = npt.NDArray[np.int64]
@@ -147,7 +147,9 @@ def read_planned(
         raise ChunkNotFoundError(f"{len(missing)} chunk(s) not found in store '{store_path}': {', '.join(missing)}")
 
 
-def plan_for(bound: Bound, selections: Sequence[Selection], extent: tuple[int, ...], strides: Sequence[int]) -> Plan:
+def plan_for(
+    bound: Bound, selections: Sequence[Selection] | Orthogonal, extent: tuple[int, ...], strides: Sequence[int]
+) -> Plan:
     """Plan selections from things of the shape `extent`, a whole array or its chunks; `strides` are the output's."""
     chunks = bound.spec.shape
     return plan(selections, extent, chunks, bound.program.chunk_strides(chunks), strides)

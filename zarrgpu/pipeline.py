@@ -33,7 +33,7 @@ from zarrgpu._settings import Settings, configured
 from zarrgpu.buffer import expected_uploads
 from zarrgpu.engine import resolve
 from zarrgpu.errors import UnsupportedError
-from zarrgpu.selection import parse
+from zarrgpu.selection import parse_all
 
 ReadItem = tuple[ByteGetter, ArraySpec, Any, Any, bool]
 WriteItem = tuple[ByteSetter, ArraySpec, Any, Any, bool]
@@ -188,7 +188,8 @@ class GpuCodecPipeline(CodecPipeline):
         target, present, jobs = writable(engine, array), np.ones(len(batch), bool), []
         for (shape, mine), bound in zip(shapes.items(), bounds, strict=True):
             with counted("fallback.plan"):
-                selections = [parse(batch[i][2], batch[i][3], shape, drop_axes) for i in mine]
+                selected, places = [batch[i][2] for i in mine], [batch[i][3] for i in mine]
+                selections = parse_all(selected, places, shape, drop_axes)
                 planned = plan_for(bound, selections, shape, target.strides)
                 jobs.append((bound, mine, in_shards(planned, bound.levels)))
         for bound, mine, (planned, of, owner, _, entries) in jobs:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu.errors import UnsupportedError
-from zarrgpu.selection import Axis, Index, Points, Selection
+from zarrgpu.selection import Axis, Index, Orthogonal, Points, Selection
 
 BYTE, BOX = 2, 3
 """Columns of a box, known here without importing kernels: `tables.B_DEST`, and `tables.B_COUNT`, its first extent."""
@@ -77,7 +77,7 @@ class Plan:
 
 
 def plan(
-    selections: Sequence[Selection],
+    selections: Sequence[Selection] | Orthogonal,
     shape: Sequence[int],
     chunks: Sequence[int],
     chunk_strides: Sequence[int],
@@ -87,7 +87,7 @@ def plan(
 
     Parameters
     ----------
-    selections : sequence of Selection
+    selections : sequence of Selection, or Orthogonal
         Orthogonal ones or points, not both.
     shape, chunks : sequence of int
         Shape of what each of them selects from, and of its chunks.
@@ -107,32 +107,32 @@ def plan(
         For selections that do not fit together, or not the output.
     """
     gather = _Gather()
-    if any(isinstance(s, Points) for s in selections):
-        return _plan_points(selections, chunks, chunk_strides, out_strides, gather)
-    orthogonal = [s for s in selections if not isinstance(s, Points)]
-    dst = _out_strides(orthogonal[0], out_strides) if orthogonal else [0] * len(chunks)
-    steps = [next((s[k].step for s in orthogonal if _strides(s[k])), 1) for k in range(len(chunks))]  # type: ignore[union-attr]  # an Axis
-    alone = tuple(shape) == tuple(chunks) and all(isinstance(a, Axis) for s in orthogonal for a in s)
+    if not isinstance(selections, Orthogonal):
+        if any(isinstance(s, Points) for s in selections):
+            return _plan_points(selections, chunks, chunk_strides, out_strides, gather)
+        selections = Orthogonal.of([s for s in selections if not isinstance(s, Points)], len(shape))
+    axes, which = selections.axes, selections.which
+    first = [[several[i] for several, i in zip(axes, line, strict=True)] for line in which[:1].tolist()]
+    dst = _out_strides(first[0], out_strides) if first else [0] * len(chunks)
+    steps = [next((a.step for a in several if _strides(a)), 1) for several in axes]  # type: ignore[union-attr]  # an Axis
     along = [stride * step for stride, step in zip(chunk_strides, steps, strict=True)]
-    if alone and all(a.step == step or a.count < 2 for s in orthogonal for a, step in zip(s, steps, strict=True)):  # type: ignore[union-attr]  # an Axis
-        boxes = _whole_chunks(orthogonal, chunk_strides, dst)
+    alone = tuple(shape) == tuple(chunks) and all(isinstance(a, Axis) for several in axes for a in several)
+    if alone and all(a.step == step or a.count < 2 for several, step in zip(axes, steps, strict=True) for a in several):  # type: ignore[union-attr]  # an Axis
+        boxes = _whole_chunks(selections, chunk_strides, dst)
         return _finished(
             np.arange(len(boxes)), np.zeros((len(boxes), len(chunks)), np.int64), boxes, along, dst, gather
         )
-    owners, grids, parts = [], [], []
-    for i, selection in enumerate(orthogonal):
-        columns = [
-            _column(a.index() if isinstance(a, Axis) and a.step != step and a.count > 1 else a, size, s, d, gather)
-            for a, step, size, s, d in zip(selection, steps, chunks, chunk_strides, dst, strict=True)
-        ]
-        grid, boxes = _product(columns)
-        owners.append(np.full(len(boxes), i))
+    columns = [
+        [_column(_strided(a, step), size, src, to, gather) for a in several]
+        for several, step, size, src, to in zip(axes, steps, chunks, chunk_strides, dst, strict=True)
+    ]
+    grids, parts = [np.empty((0, len(chunks)), np.int64)], [np.empty((0, BOX + 2 * len(chunks)), np.int64)]
+    for line in which.tolist():
+        grid, boxes = _product([several[i] for several, i in zip(columns, line, strict=True)])
         grids.append(grid)
         parts.append(boxes)
-    empty = np.empty((0, BOX + 2 * len(chunks)), np.int64)
-    boxes = np.concatenate(parts) if parts else empty
-    grid = np.concatenate(grids) if grids else empty[:, : len(chunks)]
-    return _finished(np.concatenate(owners) if owners else empty[:, 0], grid, boxes, along, dst, gather)
+    owner = np.repeat(np.arange(len(which)), [len(part) for part in parts[1:]])
+    return _finished(owner, np.concatenate(grids), np.concatenate(parts), along, dst, gather)
 
 
 class _Gather:
@@ -210,15 +210,16 @@ def _product(columns: Sequence[_Column]) -> tuple[Table, Table]:
     return grid, boxes
 
 
-def _whole_chunks(selections: Sequence[Sequence[Axis | Index]], strides: Sequence[int], dst: Sequence[int]) -> Table:
+def _whole_chunks(selections: Orthogonal, strides: Sequence[int], dst: Sequence[int]) -> Table:
     """Boxes of selections that each select from one chunk, by axes alone: what zarr asks for a chunk at a time."""
     ndim = len(strides)
-    lines = [[(a.start, a.target, a.count) for a in s] for s in selections]  # type: ignore[union-attr]  # an Axis
-    table = np.array(lines, np.int64).reshape(len(selections), ndim, 3)
     boxes = np.full((len(selections), BOX + 2 * ndim), -1)
-    boxes[:, 1] = table[:, :, 0] @ np.array(strides, np.int64)
-    boxes[:, BYTE] = table[:, :, 1] @ np.array(dst, np.int64)
-    boxes[:, BOX : BOX + ndim] = table[:, :, 2]
+    boxes[:, 1 : BYTE + 1] = 0
+    for k, (several, src, to) in enumerate(zip(selections.axes, strides, dst, strict=True)):
+        lines = [(a.start * src, a.target * to, a.count) for a in several]  # type: ignore[union-attr]  # an Axis
+        table = np.array(lines, np.int64).reshape(-1, 3)[selections.which[:, k]]
+        boxes[:, 1 : BYTE + 1] += table[:, :2]
+        boxes[:, BOX + k] = table[:, 2]
     return boxes
 
 
@@ -267,6 +268,11 @@ def _finished(owner: Table, grid: Table, boxes: Table, src: Sequence[int], dst: 
             np.zeros(1, np.int64),
         )
     return Plan(owner, grid, boxes, src_strides, dst_strides)
+
+
+def _strided(axis: Axis | Index, step: int) -> Axis | Index:
+    """An axis as the boxes of a plan have it: position by position, unless its step is theirs."""
+    return axis.index() if isinstance(axis, Axis) and axis.step != step and axis.count > 1 else axis
 
 
 def _strides(axis: Axis | Index) -> bool:

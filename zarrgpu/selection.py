@@ -53,6 +53,31 @@ class Points:
 Selection = list[Axis | Index] | Points
 
 
+@dataclass(frozen=True)
+class Orthogonal:
+    """Orthogonal selections from things of one shape, axis by axis: those of a grid have most axes in common.
+
+    Attributes
+    ----------
+    axes : list of list of Axis or Index
+        For each axis, the different ones.
+    which : int64[n, ndim]
+        Which of them selection ``i`` has.
+    """
+
+    axes: list[list[Axis | Index]]
+    which: Positions
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    @classmethod
+    def of(cls, selections: Sequence[list[Axis | Index]], ndim: int) -> Orthogonal:
+        """Selections that were parsed one by one."""
+        each = np.arange(len(selections), dtype=np.int64)
+        return cls([[s[k] for s in selections] for k in range(ndim)], np.repeat(each[:, None], ndim, axis=1))
+
+
 def parse(selected: Any, target: Any, shape: Sequence[int], drop_axes: Sequence[int] = ()) -> Selection:
     """Read a pair of selections as zarr's codec pipelines get them.
 
@@ -71,8 +96,7 @@ def parse(selected: Any, target: Any, shape: Sequence[int], drop_axes: Sequence[
     UnsupportedError
         For pairs that do not fit together.
     """
-    items = selected if isinstance(selected, tuple) else (selected,)
-    targets = target if isinstance(target, tuple) else (target,)
+    items, targets = _tuple(selected), _tuple(target)
     if len(items) != len(shape):
         raise UnsupportedError("selection of another number of axes")
     if len(items) > 1 and all(isinstance(s, np.ndarray) and s.ndim == 1 for s in items):
@@ -85,6 +109,38 @@ def parse(selected: Any, target: Any, shape: Sequence[int], drop_axes: Sequence[
     if next(rest, None) is not None:
         raise UnsupportedError("selection with new axes")
     return axes
+
+
+def parse_all(
+    selected: Sequence[Any], targets: Sequence[Any], shape: Sequence[int], drop_axes: Sequence[int] = ()
+) -> Orthogonal | list[Selection]:
+    """Read the pairs of a request, of things of one shape, as `parse` does; but each object along an axis only once.
+
+    zarr's indexers make one for each chunk along an axis, and combine those.
+    """
+    if not selected or isinstance(parse(selected[0], targets[0], shape, drop_axes), Points):
+        return [parse(*pair, shape, drop_axes) for pair in zip(selected, targets, strict=True)]
+    try:
+        columns = list(zip(*map(_tuple, selected), strict=True))
+        rest = iter(list(zip(*map(_tuple, targets), strict=True)))
+    except ValueError:
+        raise UnsupportedError("selections of different numbers of axes") from None
+    axes: list[list[Axis | Index]] = []
+    which = np.empty((len(selected), len(shape)), np.int64)
+    for k, (column, size) in enumerate(zip(columns, shape, strict=True)):
+        dropped = k in drop_axes or isinstance(column[0], int | np.integer)
+        target = column if dropped else next(rest)
+        seen: dict[tuple[int, int], int] = {}
+        which[:, k] = [seen.setdefault(ids, len(seen)) for ids in zip(map(id, column), map(id, target), strict=True)]
+        first = np.unique(which[:, k], return_index=True)[1].tolist()
+        axes.append([_axis(column[i], size, k in drop_axes, iter(() if dropped else target[i : i + 1])) for i in first])
+        if any((isinstance(a, Axis) and a.dropped) != dropped for a in axes[k]):
+            raise UnsupportedError("selections that drop different axes")
+    return Orthogonal(axes, which)
+
+
+def _tuple(items: Any) -> tuple[Any, ...]:
+    return items if isinstance(items, tuple) else (items,)
 
 
 def _axis(selected: Any, size: int, dropped: bool, targets: Any) -> Axis | Index:
