@@ -25,10 +25,11 @@ from tests.kernels.test_blosc import damaged
 from tests.kernels.zstd_kit import block, frame
 from tests.test_bad_input import FAULTS, KINDS, tamper
 from zarrgpu import sizing
+from zarrgpu._compat.store import source_of
 from zarrgpu.codecs import Blosc as Container
 from zarrgpu.engine import resolve
 from zarrgpu.kernels.tables import Status
-from zarrgpu.resident import PIECE, Resident, resident_places
+from zarrgpu.resident import PIECE, Resident
 
 VALUES = smooth((40, 25), "<i4")
 CHUNKS = (10, 25)
@@ -419,9 +420,13 @@ def test_places_of_one_store_only() -> None:
     with device(DEVICE) as name:
         one, two = (zarrgpu.DeviceStore(name) for _ in range(2))
         engine = resolve(name)
-        assert resident_places([StorePath(one, "a"), StorePath(one, "b")], engine) is not None
-        assert resident_places([StorePath(one, "a"), StorePath(two, "b")], engine) is None
-        assert resident_places([object(), StorePath(one, "a")], engine) is None
+        for getters, here in (
+            ([StorePath(one, "a"), StorePath(one, "b")], True),
+            ([StorePath(one, "a"), StorePath(two, "b")], False),
+            ([object(), StorePath(one, "a")], False),
+        ):
+            source = source_of(getters, None, None, engine)  # type: ignore[arg-type]  # nothing is fetched
+            assert isinstance(source, Resident) is here
 
 
 @pytest.mark.parametrize("engine", ENGINES[1:])

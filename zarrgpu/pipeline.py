@@ -157,7 +157,7 @@ class GpuCodecPipeline(CodecPipeline):
             count("chunks.zarr", len(batch))
             with expected_uploads():
                 return await self._read_through_zarr(batch, out, drop_axes)
-        return tuple(GetResult(status="present" if p else "missing") for p in present)
+        return tuple(GetResult(status="present" if p else "missing") for p in present.tolist())
 
     async def write(self, batch_info: Iterable[WriteItem], value: NDBuffer, drop_axes: tuple[int, ...] = ()) -> None:
         """Encode chunks on the host by zarr's own pipeline and write them."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from zarr.storage import GpuMemoryStore, StorePath
+from zarr.storage import GpuMemoryStore
 
 from zarrgpu import _fork, encoded
 from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, aligned
@@ -122,11 +122,3 @@ def resident(store: Any, keys: Iterable[str], engine: Engine) -> Resident | None
         return None
     here = all(array is None or (engine.owns(array) and array.flags.c_contiguous) for array in arrays)
     return Resident(arrays, engine) if here else None
-
-
-def resident_places(places: Sequence[Any], engine: Engine) -> Resident | None:
-    """As `resident`, for store paths or other byte getters."""
-    store = getattr(places[0], "store", None)
-    if not all(isinstance(place, StorePath) and place.store is store for place in places):
-        return None
-    return resident(store, (place.path for place in places), engine)

@@ -18,7 +18,7 @@ from zarrgpu.engine.base import Engine
 from zarrgpu.fetch import Objects, Source
 from zarrgpu.files import files
 from zarrgpu.keys import Keys
-from zarrgpu.resident import resident, resident_places
+from zarrgpu.resident import resident
 
 
 def local_path(getter: Any) -> str | None:
@@ -142,10 +142,12 @@ def source_of(getters: Sequence[Any], spec: ArraySpec, loop: Any, engine: Engine
 
     They are awaited on `loop`.
     """
-    here = resident_places(getters, engine)
-    if here is not None:
-        return here
-    paths = [local_path(getter) for getter in getters]
-    if None not in paths:
-        return files([path for path in paths if path is not None])
+    if set(map(type, getters)) == {StorePath} and len({id(getter.store) for getter in getters}) == 1:
+        store, keys = getters[0].store, [getter.path for getter in getters]
+        if type(store) is LocalStore:
+            folder = str(store.root)
+            return files([f"{folder}/{key}" for key in keys])
+        here = resident(store, keys, engine)
+        if here is not None:
+            return here
     return Objects(lambda i: StoreValue(getters[i], spec), loop, concurrency())
