@@ -42,8 +42,8 @@ import zarrgpu
 from benchmarks.datasets import DATASETS
 from zarrgpu import _compat, engine
 from zarrgpu._compat import store as stores
+from zarrgpu._threads import cores
 from zarrgpu.bench import System, compare, difference, on, systems, to_host
-from zarrgpu.engine.base import cores
 
 TARGETS = {"f4 fields, blosc zstd, shuffle": 1.5, "i2 packed, shuffle + zlib, v2": 1.5}
 """Datasets that are to be so many times as fast as the best of the CPU pipelines."""

@@ -52,8 +52,9 @@ from benchmarks import nvcomp
 from benchmarks.pieces import ENCODERS, SETS, Pieces, Set
 from benchmarks.waves import Enqueue, seconds, zstd_enqueue
 from zarrgpu import engine
+from zarrgpu._threads import cores
 from zarrgpu.encoded import OnHost
-from zarrgpu.engine.base import Lane, aligned, cores
+from zarrgpu.engine.base import Lane, aligned
 from zarrgpu.kernels import deflate, lz4, lz4_group, zstd
 from zarrgpu.kernels import tables as t
 

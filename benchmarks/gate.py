@@ -29,8 +29,8 @@ import zarr
 
 from benchmarks.waves import Wave, seconds
 from zarrgpu import engine
+from zarrgpu._threads import cores
 from zarrgpu.bench import Measurement, ceilings, compare, difference, on, systems, to_host
-from zarrgpu.engine.base import cores
 from zarrgpu.kernels import assemble, assemble_words, lz4, lz4_group, stored
 from zarrgpu.sample import write_sample
 

@@ -37,8 +37,8 @@ from zarr.codecs import BytesCodec, ShardingCodec, ZstdCodec
 import zarrgpu
 from benchmarks.codecs import peers
 from zarrgpu import engine
+from zarrgpu._threads import cores
 from zarrgpu.bench import compare, difference, on, to_host
-from zarrgpu.engine.base import cores
 from zarrgpu.sample import spectral_field
 
 WHOLE, CROPS = 10.0, 5.0

@@ -33,8 +33,8 @@ from benchmarks.shards import SHARD
 from benchmarks.shards import micrograph as sharded
 from zarrgpu import engine
 from zarrgpu._compat import store as stores
+from zarrgpu._threads import cores
 from zarrgpu.bench import ceilings, difference, on, to_host
-from zarrgpu.engine.base import cores
 from zarrgpu.files import files
 from zarrgpu.sample import Fields, blosc
 from zarrgpu.sizing import WAVE_BYTES

@@ -16,11 +16,12 @@ from numcodecs.compat import ensure_ndarray
 
 from zarrgpu import libraries, wave
 from zarrgpu._read import writable
+from zarrgpu._threads import on_all_cores
 from zarrgpu.chain import Chain, Named, bind, is_plain
 from zarrgpu.codecs import STAGES, Refused, Spec, Stage, Transform, Values
 from zarrgpu.codecs.library import as_bytes
 from zarrgpu.engine import resolve
-from zarrgpu.engine.base import ALIGN, Array, Engine, workers
+from zarrgpu.engine.base import ALIGN, Array, Engine
 from zarrgpu.errors import ChunkError
 from zarrgpu.fetch import Buffers
 from zarrgpu.kernels import tables as t
@@ -187,7 +188,7 @@ def _by_library(library: Any, stage: Stage, items: Sequence[Item]) -> list[Item]
         decoded = libraries.by_cpu(library.decode, item.data.tobytes(), (status, stage.name), name)
         return item._replace(data=as_bytes(decoded))
 
-    return list(workers().map(one, items))
+    return on_all_cores(one, items)
 
 
 def _element(stage: Stage | None, item: Item, n: int) -> np.dtype[Any]:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu import _fork
+from zarrgpu._threads import split
 from zarrgpu.engine.base import Array, Lane
-from zarrgpu.fetch import split
 from zarrgpu.kernels import tables as t
 
 if TYPE_CHECKING:

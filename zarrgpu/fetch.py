@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
@@ -18,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu._async import awaited, together
-from zarrgpu.engine.base import ALIGN, Lane, cores, readers
+from zarrgpu._threads import spread
+from zarrgpu.engine.base import ALIGN, Lane
 from zarrgpu.errors import noted
 
 MISSING = -1
@@ -256,24 +256,3 @@ def copy(found: Sequence[Bytes | None], reserve: Reserve) -> Fetched:
 
     spread(some, list(zip(found, starts.tolist(), strict=True)))
     return starts, sizes, used
-
-
-def spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Do `work` on parts of `items` on all workers, and give the results in order."""
-    parts = min(len(items), 4 * cores())
-    if parts <= 1:
-        return [work(items)] if items else []
-    bounds = [len(items) * k // parts for k in range(parts + 1)]
-    tasks: list[Future[Any]] = [readers().submit(work, items[a:b]) for a, b in pairwise(bounds)]
-    return [t.result() for t in tasks]
-
-
-def split(n: int, work: Callable[[int, int], Any], least: int = 1) -> None:
-    """Do ``work(begin, end)`` for even parts of ``range(n)``, of `least` or more, on all workers."""
-    parts = min(max(2, cores() - 2), n // least)
-    if parts <= 1:
-        work(0, n)
-        return
-    bounds = [n * k // parts for k in range(parts + 1)]
-    for task in [readers().submit(work, begin, end) for begin, end in pairwise(bounds)]:
-        task.result()

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrgpu import _fork
+from zarrgpu._threads import split, spread
 from zarrgpu.engine.base import ALIGN, aligned
 from zarrgpu.errors import noted
-from zarrgpu.fetch import MISSING, UNKNOWN, Ends, Fetched, Reserve, Source, pack, split, spread
+from zarrgpu.fetch import MISSING, UNKNOWN, Ends, Fetched, Reserve, Source, pack
 from zarrgpu.keys import Keys
 
 SHORT = "{} became shorter while it was read"

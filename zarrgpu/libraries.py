@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from zarrgpu._counters import count
 from zarrgpu._record import aside, step
+from zarrgpu._threads import on_all_cores
 from zarrgpu.chain import reordered
 from zarrgpu.codecs import Refused, Stage
 from zarrgpu.codecs.library import as_bytes
-from zarrgpu.engine.base import aligned, on_all_cores
+from zarrgpu.engine.base import aligned
 from zarrgpu.errors import ChunkError, DecoderMismatchWarning
 from zarrgpu.fetch import MISSING, UNKNOWN
 from zarrgpu.kernels import boxes

@@ -13,7 +13,8 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
-from zarrgpu.engine.base import Lane, on_all_cores
+from zarrgpu._threads import on_all_cores
+from zarrgpu.engine.base import Lane
 from zarrgpu.errors import ChunkError
 from zarrgpu.fetch import MISSING, UNKNOWN, Bytes, Fetched, Lines, Reserve, Source, by_number, copy
 
@@ -251,10 +252,9 @@ class Shards(Source):
         outside = ~missing & ((start > end) | (n > end) | (start > end - np.minimum(n, end)))
         if outside.any():
             k = int(np.flatnonzero(outside)[0])
-            names = f"the index names {n[k]} bytes from byte {start[k]} on"
-            raise self._refuse(
-                int(lines[mine[0], SHARD]), f"{names}, and there are {size if size != UNKNOWN else 'fewer'}"
-            )
+            there = "fewer" if size == UNKNOWN else size
+            reason = f"the index names {n[k]} bytes from byte {start[k]} on, and there are {there}"
+            raise self._refuse(int(lines[mine[0], SHARD]), reason)
         lines[mine, OFFSET] += np.where(missing, 0, start).astype(np.int64)
         lines[mine, SIZE] = np.where(missing, np.uint64(0), n).astype(np.int64)
         lines[mine[missing], SIZE] = MISSING

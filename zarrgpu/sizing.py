@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zarrgpu.engine.base import cores
+from zarrgpu._threads import cores
 from zarrgpu.request import Request
 
 WAVE_BYTES = 384 << 20

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
+from zarrgpu._threads import cores
 from zarrgpu.bench.measure import on
-from zarrgpu.engine.base import cores
 from zarrgpu.files import files as store_files
 
 REPEATS = 7

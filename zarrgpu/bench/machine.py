@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import zarrgpu
-from zarrgpu.engine.base import cores
+from zarrgpu._threads import cores
 
 PACKAGES = ("zarrgpu", "zarr", "numcodecs", "numpy", "numba", "numba-cuda")
 PEERS = ("zarrs", "tensorstore")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-
-from zarrgpu import _fork
 
 if TYPE_CHECKING:
     from zarrgpu._cuda import Kernel
@@ -35,44 +30,6 @@ def roomy(n: int) -> int:
     """`n` bytes, rounded up by an eighth at most, so that an arena seldom grows from wave to wave."""
     step = max(ALIGN, 1 << max(n.bit_length() - 4, 0))
     return -(-n // step) * step
-
-
-PIECES = 8
-"""Pieces of work for each core: enough that a core which drew long ones does not keep the others waiting."""
-
-
-@cache
-def workers() -> ThreadPoolExecutor:
-    """The threads that run compiled twins and zarr's codecs: as many as this process may use cores."""
-    return ThreadPoolExecutor(cores(), thread_name_prefix="zarrgpu-work")
-
-
-def on_all_cores(work: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-    """``work(*line)`` for each line of the arguments, by `workers`; none of them runs any more when this ends."""
-    lines = list(zip(*arguments, strict=True))
-    step = max(1, len(lines) // (cores() * PIECES))  # a job costs more than a small chunk
-
-    def some(begin: int) -> list[Any]:
-        return [work(*line) for line in lines[begin : begin + step]]
-
-    jobs = [workers().submit(some, begin) for begin in range(0, len(lines), step)]
-    wait(jobs)
-    return [result for job in jobs for result in job.result()]
-
-
-@cache
-def readers() -> ThreadPoolExecutor:
-    """The threads that read files and copy bytes; they leave cores to the threads that feed the GPU meanwhile."""
-    return ThreadPoolExecutor(max(2, cores() - 2), thread_name_prefix="zarrgpu-read")
-
-
-def cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-_fork.in_child(workers.cache_clear)  # threads do not survive a fork: the child makes its own
-_fork.in_child(readers.cache_clear)
 
 
 class Lane(ABC):

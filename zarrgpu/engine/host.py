@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from concurrent.futures import wait
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,8 +16,9 @@ import numpy.typing as npt
 
 from zarrgpu._cuda import Kernel
 from zarrgpu._interop import on_device, to_numpy
+from zarrgpu._threads import PIECES, cores, share, workers
 from zarrgpu.chain import is_plain
-from zarrgpu.engine.base import ALIGN, PIECES, Array, Engine, Lane, cores, lent, roomy, workers
+from zarrgpu.engine.base import ALIGN, Array, Engine, Lane, lent, roomy
 from zarrgpu.kernels import blosclz, lz4, stored
 from zarrgpu.kernels import tables as t
 
@@ -74,12 +74,7 @@ class HostLane(Lane):
     def launch(self, kernel: Kernel, n: int, *args: Any) -> None:
         twin = kernel.host()
         step = max(1, -(-n // (cores() * PIECES)))
-        if n <= step:
-            twin(0, n, *args)
-            return
-        done, _ = wait([workers().submit(twin, i, min(i + step, n), *args) for i in range(0, n, step)])
-        for piece in done:
-            piece.result()
+        share(workers(), cores(), -(-n // step), lambda k: twin(k * step, min((k + 1) * step, n), *args))
 
     def download(self, array: Array) -> npt.NDArray[Any]:
         return np.asarray(array)
@@ -158,7 +153,8 @@ class HostEngine(Engine):
             box: Array = np.ndarray(shape, f"u{width}", out, int(boxes[i, t.B_DEST]), target)
             np.copyto(box, chunk)
 
-        list(workers().map(copy, np.flatnonzero(done).tolist()))
+        which = np.flatnonzero(done).tolist()
+        share(workers(), cores(), len(which), lambda k: copy(which[k]))
         return done
 
     @staticmethod
