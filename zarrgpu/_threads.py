@@ -77,19 +77,12 @@ def split(n: int, work: Callable[[int, int], Any], least: int = 1) -> None:
 
 
 def on_all_cores(work: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
-    """``work(*line)`` for each line of the arguments, by `workers`; none of them runs any more when this ends.
-
-    The caller has a hand in it only where there is a single line: on a process' main thread c-blosc takes threads of
-    its own, which is good for one chunk and bad for many.
-    """
+    """``work(*line)`` for each line of the arguments, shared with `workers`."""
     lines = list(zip(*arguments, strict=True))
-    if len(lines) == 1:
-        return [work(*lines[0])]
-    step = max(1, len(lines) // (cores() * PIECES))  # a job costs more than a small chunk
+    step = max(1, len(lines) // (cores() * PIECES))  # to hand over a piece costs more than a small chunk
 
-    def some(begin: int) -> list[Any]:
-        return [work(*line) for line in lines[begin : begin + step]]
+    def some(k: int) -> list[Any]:
+        return [work(*line) for line in lines[k * step : (k + 1) * step]]
 
-    jobs = [workers().submit(some, begin) for begin in range(0, len(lines), step)]
-    wait(jobs)
-    return [result for job in jobs for result in job.result()]
+    parts = share(workers(), cores(), -(-len(lines) // step), some)
+    return [result for part in parts for result in part]

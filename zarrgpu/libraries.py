@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from zarrgpu._counters import count
 from zarrgpu._record import aside, step
-from zarrgpu._threads import on_all_cores
+from zarrgpu._threads import cores, on_all_cores
 from zarrgpu.chain import reordered
 from zarrgpu.codecs import Refused, Stage
 from zarrgpu.codecs.library import as_bytes
@@ -32,11 +32,11 @@ Verdict = tuple[Status, str]
 """What was said of a chunk, and the codec that said it."""
 
 
-def decode(stages: Sequence[Stage], data: Bytes, out: Bytes) -> Verdict:
+def decode(stages: Sequence[Stage], data: Bytes, out: Bytes, threads: int = 1) -> Verdict:
     """Decode a chunk by the libraries of `stages`, one after the other, the last of them into `out`."""
     for i, stage in enumerate(stages):
         try:
-            data = as_bytes(stage.decode(data, out if i + 1 == len(stages) else None))
+            data = as_bytes(stage.decode_by(threads, data, out if i + 1 == len(stages) else None))
             if stage.spec.nbytes not in (None, data.size):
                 raise Refused(Status.WRONG_SIZE)
         except Refused as refused:
@@ -68,7 +68,7 @@ def decode_first(request: Request, wave: Wave) -> dict[int, Verdict]:
     wave.unused = wave.used
     kept = ~fills & (wave.chunks[:, t.C_SIZE] != MISSING)
     wave.inner[kept, t.C_START] = _append(wave, n, int(kept.sum()))
-    out, arena = request.flat[0], wave.lane.arena
+    out, arena, threads = request.flat[0], wave.lane.arena, cores() // len(fills)
 
     encoded = wave.encoded
     if wave.lane.watch is not None and (wave.chunks[:, t.C_SIZE] == UNKNOWN).all():  # it fetches, too
@@ -79,7 +79,7 @@ def decode_first(request: Request, wave: Wave) -> dict[int, Verdict]:
         if data is None:
             return None
         place = out if direct else arena
-        return decode(program.host, data, place[start : start + n])
+        return decode(program.host, data, place[start : start + n], threads)
 
     starts = np.where(fills, request.plan.boxes[wave.first : wave.last, t.B_DEST], wave.inner[:, t.C_START])
     work = aside("decompress", wave.lane, one)
@@ -96,10 +96,10 @@ def decode_instead(request: Request, wave: Wave, which: Lines) -> dict[int, Verd
     container = request.program.container
     n = container.nbytes
     starts = _append(wave, n, len(which))
-    arena = wave.lane.arena
+    arena, threads = wave.lane.arena, cores() // len(which)
 
     def one(i: int, start: int) -> Verdict:
-        return decode([container], _given(request, wave, i), arena[start : start + n])
+        return decode([container], _given(request, wave, i), arena[start : start + n], threads)
 
     verdicts = on_all_cores(one, which.tolist(), starts.tolist())
     wave.located.layouts[which] = (t.SOURCE, 0, n, n, 1, t.PLAIN)

@@ -124,6 +124,10 @@ class Stage(ABC):
             Any one means that the chunk is refused.
         """
 
+    def decode_by(self, threads: int, encoded: Bytes, out: Bytes | None = None) -> Any:
+        """As `decode`, on up to so many threads where the format has parts that can be decoded by themselves."""
+        return self.decode(encoded, out)
+
     def on_host(self) -> str:
         """What `decode` uses, for `explain`."""
         return "numcodecs"

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from numcodecs.blosc import decompress
 
 from zarrgpu import _fork
+from zarrgpu.codecs._blosc_parts import HEADER, decompress_by
 from zarrgpu.codecs.base import Bytes, Container, Located, Refused, Spec
 from zarrgpu.codecs.preference import FEWEST_STREAMS
 from zarrgpu.kernels import tables as t
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from zarrgpu.encoded import Encoded
     from zarrgpu.kernels.zstd import Group
 
-HEADER = 16
 BLOSCLZ, LZ4, ZLIB, ZSTD = 0, 1, 3, 4  # numbers of inner codecs; 2 was Snappy, which numcodecs lacks
 KINDS = {BLOSCLZ: "blosclz", LZ4: "lz4", ZLIB: "zlib"}
 """Kinds of streams but Zstandard's, by the number of the inner codec."""
@@ -53,13 +53,16 @@ class Blosc(Container):
         return FEWEST_STREAMS.get(f"{self.name} {self.cname}")
 
     def decode(self, encoded: Bytes, out: Bytes | None = None) -> Any:
+        return self.decode_by(1, encoded, out)
+
+    def decode_by(self, threads: int, encoded: Bytes, out: Bytes | None = None) -> Any:
         if encoded.size < HEADER or int.from_bytes(encoded[12:16], "little") > encoded.size:
             raise Refused(t.Status.CUT_SHORT)  # c-blosc would read past the end, and may succeed
         if out is None:
             return decompress(encoded)
         if int.from_bytes(encoded[4:8], "little") != out.size:
             raise Refused(t.Status.WRONG_SIZE)
-        return decompress(encoded, out)
+        return decompress_by(threads, encoded, out)
 
     def locate(self, encoded: Encoded, chunks: npt.NDArray[np.int64]) -> Located:
         with _fork.loading:
