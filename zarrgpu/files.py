@@ -126,6 +126,9 @@ class NativeFiles(Files):
     To open a file of the page cache and close it takes as long as to read some 20 kB of it. Larger ones are asked for
     their sizes first, and read in pieces."""
 
+    FEW = 8
+    """Files below which to ask the system for a size takes less than to prepare a table for the workers."""
+
     SAMPLE = 32
     """Files that are asked for their sizes, to know about how much room all need."""
 
@@ -154,8 +157,10 @@ class NativeFiles(Files):
 
     def sizes(self, which: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """As `Files.sizes`."""
-        native = _native()
-        n, table = len(which), self._table(which)
+        n = len(which)
+        if n < self.FEW:
+            return np.array([self._size(i) for i in which.tolist()], np.int64)
+        native, table = _native(), self._table(which)
         sizes = np.empty(n, np.int64)
         split(n, lambda begin, end: native.file_sizes(*table, sizes, begin, end), least=32)
         self._told(which, sizes)
@@ -163,7 +168,9 @@ class NativeFiles(Files):
 
     def _told(self, which: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> None:
         """Raise what workers met with files `which`, or else mark those that are `MISSING`."""
-        missing = np.isin(sizes, [-errno.ENOENT, -errno.ENOTDIR, -errno.EISDIR])  # a folder is no chunk
+        missing = (
+            (sizes == -errno.ENOENT) | (sizes == -errno.ENOTDIR) | (sizes == -errno.EISDIR)
+        )  # no folder is a chunk
         for k in np.flatnonzero((sizes < 0) & ~missing).tolist():
             self._raise(int(sizes[k]), int(which[k]))
         sizes[missing] = MISSING
@@ -178,7 +185,9 @@ class NativeFiles(Files):
     ) -> None:
         """As `Files.fill`."""
         native = _native()
-        named, number = np.unique(which, return_inverse=True)
+        named, number = which, np.arange(len(which))
+        if not (which[1:] > which[:-1]).all():  # ranges of fewer files
+            named, number = np.unique(which, return_inverse=True)
         pieces = np.maximum(-(-sizes // self.PIECE), 0)
         of = np.repeat(np.arange(len(sizes)), pieces)
         within = (np.arange(len(of)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * self.PIECE
