@@ -17,7 +17,8 @@ On an H200, in GB/s and times nvCOMP. LZ4 by groups, of 100, 1000 and more strea
 and 744 (4.6, 4.0, 2.2). Zstandard, of 1024 and 8192 frames, the lowest and the highest of three runs: 30 and 167-188
 (1.3, 1.5-1.65), 41 and 206-211 (3.0, 2.2), 29 and 153-163 (1.35, 1.27-1.4), 63 and 321-327 (3.2, 2.7); of 256 large
 ones 41 (2.3) of float32 and 93 (3.5) of int16 by crews, 27 and 66 by a warp each; its scratch is 0.1 to 0.9 of the
-output. Deflate of float32 with byte shuffle, of 100, 1000 and 16000 streams: 2.7, 14 and 38 (2.6, 1.4, 1.0).
+output. Deflate of float32 with byte shuffle, of 100, 1000 and 16000 streams: 2.7, 14 and 38 (2.6, 1.4, 1.0); that was
+before its segments became longer, and its lanes more patient, see below.
 
 What was learned:
 
@@ -31,6 +32,10 @@ What was learned:
   longer or shorter ones to begin with made uint16 with byte shuffle slower by up to a quarter, and nothing faster.
 * Noise in Deflate, which Blosc stores, and others do not: its codes have 8 bits, nearly all, and lanes that start at a
   wrong bit do not find back; a step took 14 turns. See `zarrgpu.kernels.deflate_agree`.
+* In a model of the lanes, of float32 with byte shuffle, half of them do not come to a right token within 96 bits, which
+  was all that a step's kilobyte of output left to each, and 6 of 100 not within 448. Single steps then took more than
+  five turns, and whole blocks were spread, at an eighth of the pace. Steps of 4 kB and lanes that spread by an average
+  of eight turns take half to a quarter of the instructions. To be measured.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ themselves. Where nearly all codes have the same length, which is what noise get
 the one before it.
 
 *Spread*: `STARTS` lanes decode the same segment, each from another of its first bits on, and the right ones are picked
-in the order of the segments. That takes one turn, for fewer segments, whatever the codes are. The step that needs more
-than `PATIENCE` turns is the last one of its block that tries to agree.
+in the order of the segments. That takes one turn, for fewer segments, whatever the codes are. Lanes of a block go over
+to it when they have needed more than `PATIENCE` turns a step, those of the latest steps counting most.
 
 Bounds. A turn makes at least one more lane right, the first one that was not, so that there are as many turns as lanes
 at most. Spread lanes always have the first segment right, which starts where the step does.
@@ -28,7 +28,7 @@ from zarrgpu.kernels.deflate_tokens import TRUNCATED, make_lists
 U = np.uint32
 
 STARTS = 8  # bits at which a token of noise may start in a segment: its codes have 7 to 9 bits
-PATIENCE = 5  # a turn decodes again, which takes twice as long as the first time, what one of `STARTS` lanes decodes
+PATIENCE = 8  # a turn takes as long as to decode one of `STARTS` times as many segments, if no list is met soon
 
 
 def make_agree(target: Target, layout: Layout, crew: Crew, source: Input) -> tuple[Any, Any, Any]:

@@ -33,7 +33,8 @@ def make_copy(target: Target, layout: Layout) -> Any:
     ballot, _, shuffle = make_votes(target, lanes)
     top, _, _ = make_bits(target)
     follow = make_follow(target, make_crew(target, lanes), lanes)
-    ring, ring_mask, output = layout.ring, layout.ring_bytes - 1, layout.form.output
+    ring, ring_mask = layout.ring, layout.ring_bytes - 1
+    meanwhile = (layout.buffers - 1) * layout.form.output  # bytes that a crew may be writing after the step
     starts, starts_words, ring_bytes = layout.starts, layout.starts_words, layout.ring_bytes
 
     @device
@@ -81,9 +82,9 @@ def make_copy(target: Target, layout: Layout) -> Any:
         block = U(op - skew)
         stop = U(op + size)
         bitmap = U(U(starts) + U(buffer * U(starts_words)))
-        oldest = begin  # that is in the ring, in which the next step may be written meanwhile
-        if U(U(stop - begin) + U(output)) > U(ring_bytes):
-            oldest = U(stop + U(output) - U(ring_bytes))
+        oldest = begin  # that is in the ring
+        if U(U(stop - begin) + U(meanwhile)) > U(ring_bytes):
+            oldest = U(stop + U(meanwhile) - U(ring_bytes))
         open_match, open_first = U(0), U(0)  # of an earlier block, that reaches into this one
         i = lane
         below = U(U(U(1) << lane) - U(1))

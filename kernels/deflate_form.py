@@ -102,11 +102,12 @@ class Layout:
         Words of it that a step may look at.
     lists : int
         Of tokens, 16 bits each: slot ``s`` of lane ``l`` is the half ``2 * lists + s * crew + l``.
+    buffers : int
+        Steps whose output is kept: the one that is copied, and with a copier the one that is decoded meanwhile.
     ring, ring_bytes : int
-        Ring of the latest output, and its size. It holds the output of two steps: the one that is copied, and the one
-        that is decoded meanwhile.
+        Ring of the latest output, and its size: that of so many steps.
     starts, starts_words : int
-        Two bitmaps of a step's output, of the bytes that matches start at.
+        As many bitmaps of a step's output, of the bytes that matches start at.
     mail : int
         What the crew tells the copier: two lines of `MAIL` words.
     exchange : int
@@ -129,9 +130,10 @@ class Layout:
         self.input_words = 1 << (self.window - 1).bit_length()
         self.lists = self.input + self.input_words
         self.ring = self.lists + ((form.slots + form.spare) * crew + 1) // 2
-        self.ring_bytes = 2 * form.output
+        self.buffers = 2 if form.copier else 1
+        self.ring_bytes = self.buffers * form.output
         self.starts = self.ring + self.ring_bytes // 4
         self.starts_words = (form.output // 128 + 2) * 4
-        self.mail = self.starts + 2 * self.starts_words
+        self.mail = self.starts + self.buffers * self.starts_words
         self.exchange = self.mail + 2 * MAIL
         self.words = self.exchange + (crew + 8 if crew > WARP else 0)

@@ -37,7 +37,7 @@ BAD_CODE, BAD_OFFSET, OVERFLOW = int(Status.BAD_CODE), int(Status.BAD_OFFSET), i
 # What a step finds next, in the low bits of `mode`; three flags beside it.
 HEADER, CODED, STORED, END = 0, 1, 2, 3
 KIND, LAST, FIXED = 3, 4, 8  # the block is the last one; the tables are those of the fixed codes
-SLOW = 16  # lanes do not agree soon about this block's tokens
+SCORE = 4  # the bit from which on there is how many turns this block's steps took: each time a quarter is forgotten
 SHORT = 16  # bits of a segment where so little output fits
 
 
@@ -64,10 +64,10 @@ def make_segment(layout: Layout) -> Any:
 
 
 def make_coded(target: Target, layout: Layout, crew: Crew, source: Input) -> Any:
-    """``coded(lane, words, halves, bytes8, buffer, op, done, pos, segment, slow)``: a step of a coded block.
+    """``coded(lane, words, halves, bytes8, buffer, op, done, pos, segment, score)``: a step of a coded block.
 
     `op` is where the output goes, after `done` bytes of the same stream. Gives a status, bytes of output, the next bit,
-    whether the block ends, bits of the next segments, and whether they should be spread, as `slow` says of these.
+    whether the block ends, bits of the next segments, and the score of turns, by which they are spread or not.
     """
     device = target.device
     limits, agree, made = make_agree(target, layout, crew, source)
@@ -78,7 +78,8 @@ def make_coded(target: Target, layout: Layout, crew: Crew, source: Input) -> Any
     starts, starts_words = layout.starts, layout.starts_words
 
     @device
-    def coded(lane, words, halves, bytes8, buffer, op, done, pos, segment, slow):
+    def coded(lane, words, halves, bytes8, buffer, op, done, pos, segment, score):
+        slow = score > U(4 * PATIENCE)
         counts, last, at, first, n, size, exit_, turns = agree(lane, words, halves, pos, segment, slow, limits(words))
         if not counts:
             n, size = U(0), U(0)
@@ -128,7 +129,9 @@ def make_coded(target: Target, layout: Layout, crew: Crew, source: Input) -> Any
             status = S(BAD_OFFSET)
         parts = U(lanes // STARTS) if slow else U(lanes)
         segment = resize(segment, U(pos - before), parts, whole, full, close)
-        return status, whole, pos, ends, segment, slow or turns > U(PATIENCE)
+        if not slow:
+            score = U(score - U(score >> U(2)) + turns)
+        return status, whole, pos, ends, segment, score
 
     return coded
 
@@ -238,12 +241,10 @@ def make_step(target: Target, layout: Layout, crew: Crew, source: Input) -> Any:
             mode = U(mode | kind)
         if status == S(RUNNING):
             if kind == U(CODED):
-                slow = U(mode & U(SLOW)) != U(0)
-                status, made, pos, ends, segment, slow = coded(
-                    lane, words, halves, bytes8, buffer, op, U(op - begin), pos, segment, slow
+                status, made, pos, ends, segment, score = coded(
+                    lane, words, halves, bytes8, buffer, op, U(op - begin), pos, segment, U(mode >> U(SCORE))
                 )
-                if slow:
-                    mode = U(mode | U(SLOW))
+                mode = U(U(mode & U(KIND | LAST | FIXED)) | U(score << U(SCORE)))
                 if place(base, pos) > end:
                     status = S(CUT)
             else:
