@@ -7,7 +7,8 @@ is what `zarrgpu.codecs.preference` is for. Target: 0.95 times the fastest of th
 
 In one run on an H200, times the fastest of them: Blosc with LZ4 1.0 and, with bit shuffle, 1.3, with Zstd 1.4; gzip
 1.3, zlib 1.9, shuffle + zlib 1.8; but uncompressed 0.7, LZ4 0.8, Zstandard 0.8, Blosc with zlib 0.7 and, by kernels
-then, with BloscLZ 0.5. Where a library decodes, what is missing is a millisecond or more, of reading and planning.
+then, with BloscLZ 0.5. Where a library decodes, what is missing is a millisecond or more, of reading and planning. The
+blocks of a Blosc chunk are decoded side by side since, and callers share the work of readers: not yet run there.
 """
 
 from __future__ import annotations

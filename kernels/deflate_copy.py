@@ -26,7 +26,8 @@ def make_copy(target: Target, layout: Layout) -> Any:
 
     They are whole in the ring afterwards, and in the slot, ``to`` and ``to32``; the bitmap `buffer` is empty. `begin`
     is where the stream's output started. The lanes are those of one warp. Words at the end of the step may hold bytes
-    of the next one, which a crew is writing meanwhile: all that a match says lies in the step, and no more is used.
+    of the next one, which a crew is writing meanwhile, or, in a ring of one step, of this step's beginning: all that a
+    match says lies in the step, no more is used, and such words are stored by bytes.
     """
     device, load, permute, sync = target.device, target.load, target.permute, target.sync
     lanes = min(layout.crew, WARP)

@@ -169,6 +169,7 @@ def test_many_selections_are_planned_as_each_by_itself(data: st.DataObject) -> N
         ((slice(0, 2), slice(0, 2), slice(0, 2)), (slice(0, 2), slice(0, 2)), "different numbers of axes"),
         ((slice(0, 2), slice(0, 2)), (slice(0, 2),), "different numbers of axes"),
         ((slice(0, 2), 1), (slice(0, 2), slice(0, 2)), "drop different axes"),
+        ((np.array([0, 1]), np.array([0, 1])), (slice(0, 2), slice(0, 2)), "points beside other selections"),
     ],
 )
 def test_selections_that_do_not_go_together_are_refused(selected: Any, target: Any, reason: str) -> None:

@@ -58,6 +58,19 @@ def test_the_first_error_is_raised_when_all_is_done() -> None:
     assert len(done) == 48
 
 
+def test_what_ends_a_thread_of_the_pool_is_raised() -> None:
+    """An exit is no error of a piece, and must not pass for a result."""
+    both, caller = threading.Barrier(2), threading.current_thread()
+
+    def work(k: int) -> None:
+        both.wait(60)
+        if threading.current_thread() is not caller:
+            raise SystemExit("over")
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(SystemExit, match="over"):
+        _threads.share(pool, 2, 2, work)
+
+
 def test_an_interrupt_leaves_nothing_running() -> None:
     """It comes to the caller, after what others had begun; the rest is not begun."""
     caller, interrupted, done = threading.current_thread(), threading.Event(), []

@@ -56,7 +56,10 @@ def share(pool: ThreadPoolExecutor, threads: int, n: int, work: Callable[[int], 
     finally:  # an interrupt, too
         for _ in turns:
             pass
-        wait([job for job in jobs if not job.cancel()])
+        begun = [job for job in jobs if not job.cancel()]
+        wait(begun)
+    for job in begun:
+        job.result()  # which raises what is no `Exception`
     if errors:
         raise errors[min(errors)]
     return results

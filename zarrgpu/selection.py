@@ -99,7 +99,7 @@ def parse(selected: Any, target: Any, shape: Sequence[int], drop_axes: Sequence[
     items, targets = _tuple(selected), _tuple(target)
     if len(items) != len(shape):
         raise UnsupportedError("selection of another number of axes")
-    if len(items) > 1 and all(isinstance(s, np.ndarray) and s.ndim == 1 for s in items):
+    if len(items) > 1 and all(map(_is_flat, items)):
         if len(targets) != 1:
             raise UnsupportedError("points with an output of several axes")
         coordinates = np.array(np.broadcast_arrays(*items), np.int64)
@@ -117,6 +117,11 @@ def parse_all(
     """Read the pairs of a request, of things of one shape, as `parse` does; but each object along an axis only once.
 
     zarr's indexers make one for each chunk along an axis, and combine those.
+
+    Raises
+    ------
+    UnsupportedError
+        As `parse`, and for pairs that do not fit each other.
     """
     if not selected or isinstance(parse(selected[0], targets[0], shape, drop_axes), Points):
         return [parse(*pair, shape, drop_axes) for pair in zip(selected, targets, strict=True)]
@@ -126,6 +131,7 @@ def parse_all(
     except ValueError:
         raise UnsupportedError("selections of different numbers of axes") from None
     axes: list[list[Axis | Index]] = []
+    flat = 0  # axes along which there are arrays that may be of points
     which = np.empty((len(selected), len(shape)), np.int64)
     for k, (column, size) in enumerate(zip(columns, shape, strict=True)):
         dropped = k in drop_axes or isinstance(column[0], int | np.integer)
@@ -136,7 +142,15 @@ def parse_all(
         axes.append([_axis(column[i], size, k in drop_axes, iter(() if dropped else target[i : i + 1])) for i in first])
         if any((isinstance(a, Axis) and a.dropped) != dropped for a in axes[k]):
             raise UnsupportedError("selections that drop different axes")
+        flat += any(_is_flat(column[i]) for i in first)
+    if flat == len(shape) > 1:
+        raise UnsupportedError("points beside other selections")
     return Orthogonal(axes, which)
+
+
+def _is_flat(selected: Any) -> bool:
+    """Whether it is an array of one axis, which is of points if all that are selected with it are."""
+    return isinstance(selected, np.ndarray) and selected.ndim == 1
 
 
 def _tuple(items: Any) -> tuple[Any, ...]:
